@@ -30,7 +30,7 @@ from uuid import UUID, uuid4
 
 import warm_worker
 
-from tallyman.control.dispatch import operate, steps
+from tallyman.control.dispatch import operate
 from tallyman.control.dispatch.claim import Claimed, claim_next
 from tallyman.control.dispatch.emit import emit
 from tallyman.control.dispatch.loops import Loops
@@ -43,7 +43,7 @@ from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Database
 from tallyman.registry.task.events import Listeners
 from tallyman.registry.task.pools import Pools
-from tallyman.registry.task.queue import PostgresQueue
+from tallyman.registry.task.wakeups import Wakeups
 from tallyman.registry.task.worker_tokens import WorkerTokens
 from tallyman.settings import Secret
 from tallyman.worker.client import ServerClient
@@ -77,16 +77,14 @@ def main() -> None:
     load, rows = os.getloadavg()[0], dict[str, Row]()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         database = Database(None, Path(folder), most_idle=32)
-        queue = PostgresQueue(database)
+        wakeups = Wakeups(database)
         with database.transaction() as tx:
             Pools(tx).define(OWNER, "default")
-        rows["claimed and completed, in process"] = in_process(database, queue, tasks, workers)
-        rows["claimed and completed, over HTTP"] = over_http(
-            database, queue, Path(folder), tasks, workers
-        )
-        rows["event to claimed by an idle worker"] = of_seconds(reaction(database, queue))
-        rows["end of a lease to taken over"] = of_seconds(takeover(database, queue))
-        queue.close()
+        rows["claimed and completed, in process"] = in_process(database, wakeups, tasks, workers)
+        rows["claimed and completed, over HTTP"] = over_http(database, Path(folder), tasks, workers)
+        rows["event to claimed by an idle worker"] = of_seconds(reaction(database, wakeups))
+        rows["end of a lease to taken over"] = of_seconds(takeover(database, wakeups))
+        wakeups.close()
         database.close()
     for name, took in warm_worker.measured(rounds=8).items():
         rows[name] = of_seconds(took)
@@ -109,7 +107,7 @@ def of_seconds(took: list[float]) -> Row:
     }
 
 
-def add(database: Database, queue: PostgresQueue, count: int) -> None:
+def add(database: Database, count: int) -> None:
     with database.transaction() as tx:
         operate.create(
             tx,
@@ -118,8 +116,6 @@ def add(database: Database, queue: PostgresQueue, count: int) -> None:
                 for _ in range(count)
             ],
         )
-    while steps.drain(database, queue):
-        pass
 
 
 def measure(workers: int, claims: Claims, ends: Ends) -> Row:
@@ -148,11 +144,11 @@ def measure(workers: int, claims: Claims, ends: Ends) -> Row:
     }
 
 
-def in_process(database: Database, queue: PostgresQueue, tasks: int, workers: int) -> Row:
-    add(database, queue, tasks)
+def in_process(database: Database, wakeups: Wakeups, tasks: int, workers: int) -> Row:
+    add(database, tasks)
 
     def claims(worker: str) -> Fence | None:
-        found = claim_next(queue, OWNER, ["default"], worker, 0)
+        found = claim_next(database, wakeups, OWNER, ["default"], worker, 0)
         return fence_of(found) if isinstance(found, Claimed) else None
 
     def ends(fence: Fence) -> None:
@@ -162,12 +158,10 @@ def in_process(database: Database, queue: PostgresQueue, tasks: int, workers: in
     return measure(workers, claims, ends)
 
 
-def over_http(
-    database: Database, queue: PostgresQueue, folder: Path, tasks: int, workers: int
-) -> Row:
+def over_http(database: Database, folder: Path, tasks: int, workers: int) -> Row:
     with database.transaction() as tx:
         token = WorkerTokens(tx).add(OWNER, "bench")
-    add(database, queue, tasks)
+    add(database, tasks)
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER, database.url(), str(folder)],
         stdout=subprocess.PIPE,
@@ -194,22 +188,20 @@ def over_http(
     return row
 
 
-def reaction(database: Database, queue: PostgresQueue, rounds: int = 30) -> list[float]:
+def reaction(database: Database, wakeups: Wakeups, rounds: int = 30) -> list[float]:
     """From the commit of an event until an idle worker has its task."""
     dataset = uuid4()
-    loops = Loops(database, queue)
-    loops.start()
     with database.transaction() as tx:
         Listeners(tx).add(dataset, TaskTemplate(project="bench", asset="totals", kind="nothing"))
     took: list[float] = []
-    add(database, queue, 1)
-    fence = fence_of(claim_next(queue, OWNER, ["default"], "feed", 5))
+    add(database, 1)
+    fence = fence_of(claim_next(database, wakeups, OWNER, ["default"], "feed", 5))
     for n in range(rounds):
         waits = threading.Event()
 
         def idle(waits: threading.Event = waits) -> float:
             waits.set()
-            found = claim_next(queue, OWNER, ["default"], f"w-{uuid4()}", 5)
+            found = claim_next(database, wakeups, OWNER, ["default"], f"w-{uuid4()}", 5)
             assert isinstance(found, Claimed)
             return time.perf_counter()
 
@@ -218,25 +210,23 @@ def reaction(database: Database, queue: PostgresQueue, rounds: int = 30) -> list
             waits.wait()
             time.sleep(0.05)  # the worker is idle
             begun = emit_one(database, fence, Event(dataset=dataset, scope=Scope(cursor=str(n))))
-            loops.wake()
             took.append(got.result() - begun)
-    loops.stop()
     return took
 
 
-def takeover(database: Database, queue: PostgresQueue, rounds: int = 5) -> list[float]:
+def takeover(database: Database, wakeups: Wakeups, rounds: int = 5) -> list[float]:
     """From the end of the lease of a worker that fell silent until another one has its task."""
     often = RetryPolicy(attempts=100)
     short = TaskTemplate(project="bench", asset="dead", kind="nothing", lease_s=1, retry=often)
     task = NewTask(template=short, trigger=TriggerKind.MANUAL, dedupe_key=str(uuid4()))
-    loops = Loops(database, queue)
+    loops = Loops(database)
     loops.start()
     with database.transaction() as tx:
         operate.create(tx, [task])
     took: list[float] = []
     lease_ends = None
     for _ in range(rounds + 1):
-        found = claim_next(queue, OWNER, ["default"], f"w-{uuid4()}", 20)
+        found = claim_next(database, wakeups, OWNER, ["default"], f"w-{uuid4()}", 20)
         assert isinstance(found, Claimed)
         if lease_ends is not None:
             took.append(time.perf_counter() - lease_ends)

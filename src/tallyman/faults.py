@@ -29,7 +29,7 @@ class Point(StrEnum):
     COMMITTED = "committed"
     REPORT_WRITTEN = "report_written"
     SEALED = "sealed"
-    WAKES_SENT = "wakes_sent"
+    NOTIFIED = "notified"
 
 
 class Planted(Exception):

@@ -1,8 +1,8 @@
 """A random history of workers, servers and accidents from a seed, and what must hold of it.
 
 One thread takes one step after the other, so a seed is a history. Workers die, sleep past their
-lease and report late or twice; servers die inside a transaction; messages get lost. The oracle
-knows what the workers were answered and what the tables say, and uses no rule of the code.
+lease and report late or twice; servers die inside a transaction. The oracle knows what the workers
+were answered, what the tables say and what was notified, and uses no rule of the code.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ACCIDENTS = 60
 STATE = """
     SELECT (SELECT count(*) FROM tasks WHERE status = 'Running') AS running,
            (SELECT count(*) FROM slots WHERE task_id IS NOT NULL) AS taken,
+           (SELECT count(*) FROM tasks WHERE status = 'Running' AND asset = 'totals') AS totals,
            (SELECT count(*) FROM events) AS events,
-           (SELECT count(*) FROM tasks t WHERE status = 'Queued' AND held_by IS NULL
-            AND NOT EXISTS (SELECT FROM outbox o WHERE o.task_id = t.id
-                            AND o.attempt = t.attempt)) AS asleep
+           ARRAY(SELECT id::text || attempt FROM tasks
+                 WHERE status = 'Queued' AND held_by IS NULL) AS queued
 """
 Transactions = Callable[[], AbstractContextManager[Any]]
 
@@ -58,6 +58,8 @@ class Chaos:
     """For each task, how many completions were accepted as new."""
     emitted: set[tuple[UUID, str]] = field(default_factory=set)
     """What was accepted: producer and scope."""
+    queued: set[str] = field(default_factory=set)
+    """The tasks that could be claimed after the last step."""
     broken: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,7 +67,9 @@ class Chaos:
         self.desk.pool("two", [{}] * SLOTS)
         for before, after in pairwise(CHAIN):
             self.datasets[before] = uuid4()
-            self.desk.listen(self.datasets[before], after, pool="two", priority=1)
+            limit = {"max_concurrency": 1} if after == CHAIN[-1] else {}
+            self.desk.listen(self.datasets[before], after, pool="two", priority=1, **limit)
+        self.desk.hear()
         self.desk.add(SOURCES, asset=CHAIN[0], pool="two")
 
     def run(self, most: int = 400) -> list[str]:
@@ -90,7 +94,7 @@ class Chaos:
             self.sleep_past_lease()
         calm = (self.loops, self.claim, self.claim, self.work)
         bad = (
-            *(self.sleep_past_lease, self.lose_messages, self.cancel),
+            *(self.sleep_past_lease, self.die_claiming, self.cancel),
             *(self.die_reporting, self.emit_only, self.late, self.worker_dies),
         )
         self.random.choice((*calm, *bad) if accidents else calm)()
@@ -98,8 +102,6 @@ class Chaos:
     def loops(self) -> None:
         steps.reap(self.desk.database, grace_s=0)
         steps.requeue(self.desk.database)
-        steps.sweep(self.desk.database, lost_s=0, slot_s=0)
-        self.desk.drain()
 
     def claim(self) -> None:
         found = self.desk.claim_next(pools=("two",))
@@ -144,9 +146,6 @@ class Chaos:
         self.desk.rows(past + "WHERE status = 'Running' RETURNING id")
         self.loops()
 
-    def lose_messages(self) -> None:
-        self.desk.rows("DELETE FROM queue_messages RETURNING id")
-
     def cancel(self) -> None:
         rows = self.desk.rows("SELECT id FROM tasks WHERE status = 'Running' ORDER BY created_at")
         if not rows or self.random.random() < 0.3:
@@ -174,10 +173,17 @@ class Chaos:
             return
         fence = self.random.choice(self.held)
         asset = self.desk.task(fence.task).asset
+        self.dying(lambda: self.desk.complete(fence, *self.events(asset)))
+
+    def die_claiming(self) -> None:
+        """The server dies inside a claim: the task is everybody's as before."""
+        self.dying(lambda: self.desk.claim_next(pools=("two",)))
+
+    def dying(self, call: Callable[[], object]) -> None:
         real: Transactions = self.desk.database.transaction
         try:
             self.desk.database.transaction = dying(real)
-            self.desk.complete(fence, *self.events(asset))
+            call()
         except (Died, TallymanError):
             pass
         finally:
@@ -199,8 +205,12 @@ class Chaos:
         row = self.desk.rows(STATE)[0]
         if row["running"] > SLOTS or row["running"] != row["taken"]:
             self.broken.append(f"{row['running']} running, {row['taken']} of {SLOTS} slots taken")
-        if row["asleep"]:
-            self.broken.append(f"{row['asleep']} tasks without a wake-up")
+        if row["totals"] > 1:
+            self.broken.append(f"{row['totals']} tasks of an asset that may run one")
+        queued = set(row["queued"])
+        if queued - self.queued and not self.desk.hear():
+            self.broken.append(f"nobody heard of {len(queued - self.queued)} tasks")
+        self.queued = queued
         if row["events"] != len(self.emitted):
             self.broken.append(f"{row['events']} events, {len(self.emitted)} were accepted")
 

@@ -17,16 +17,17 @@ from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.task.task import NewTask, Task, TaskTemplate, TriggerKind
 from tallyman.domain.version.owner import Owner
-from tallyman.registry.database import Database
+from tallyman.registry.database import Database, Transaction
+from tallyman.registry.server.address import connect
 from tallyman.registry.task.events import Listeners
 from tallyman.registry.task.leases import Beat
 from tallyman.registry.task.pools import Pools
-from tallyman.registry.task.queue import PostgresQueue
 from tallyman.registry.task.tasks import Tasks
+from tallyman.registry.task.wakeups import Wakeups
 from tallyman.registry.task.worker_tokens import WorkerTokens
 
 NUMBERS = itertools.count()
-TABLES = ("queue_messages", "slots", "tasks", "events", "listeners", "schedules", "pools")
+TABLES = ("slots", "tasks", "events", "listeners", "schedules", "pools")
 FAST = RetryPolicy(attempts=3, timeout_s=600, backoff_s=0, backoff_cap_s=0)
 
 
@@ -35,9 +36,10 @@ class Desk:
         """Without an address, the database is an embedded one in the folder."""
         self.address = address
         self.database = Database(address, folder, most_idle=24)
-        self.queue = PostgresQueue(self.database)
+        self.wakeups = Wakeups(self.database)
         self.owner = Owner("default", f"project-{next(NUMBERS)}")
         self.pool("default", None)
+        self._ear: Transaction | None = None
 
     def empty(self) -> None:
         """Forget everything: loops see all pipelines."""
@@ -46,7 +48,9 @@ class Desk:
                 tx.execute(f"DELETE FROM {table}".encode())
 
     def close(self) -> None:
-        self.queue.close()
+        self.wakeups.close()
+        if self._ear is not None:
+            self._ear.close()
         self.database.close()
 
     # ---- setting up -------------------------------------------------------------------------
@@ -60,13 +64,12 @@ class Desk:
         return TaskTemplate(org=self.owner.org, project=self.owner.project, asset=asset, **given)
 
     def add(self, count: int = 1, asset: str = "orders", **rest: Any) -> list[UUID]:
-        template = self.template(asset, **rest)
-        tasks = [
-            NewTask(template=template, trigger=TriggerKind.MANUAL, dedupe_key=str(uuid4()))
-            for _ in range(count)
-        ]
         with self.database.transaction() as tx:
-            return operate.create(tx, tasks)
+            return operate.create(tx, self.new(count, asset, **rest))
+
+    def new(self, count: int, asset: str = "orders", **rest: Any) -> list[NewTask]:
+        given = {"template": self.template(asset, **rest), "trigger": TriggerKind.MANUAL}
+        return [NewTask(**given, dedupe_key=str(uuid4())) for _ in range(count)]
 
     def listen(self, dataset: UUID, asset: str, held_by: str | None = None, **rest: Any) -> None:
         with self.database.transaction() as tx:
@@ -92,9 +95,16 @@ class Desk:
         assert isinstance(found, NotClaimed)
         return found.reason.value
 
+    def hear(self) -> list[str]:
+        """Return what was notified since the last call, as it is sent."""
+        if self._ear is None:
+            self._ear = connect(self.database.url())
+            self._ear.execute("LISTEN tallyman_tasks")
+        return [one.payload for one in self._ear.notifies(timeout=0)]
+
     def claim_next(self, wait_s: float = 0, pools: Sequence[str] = ("default",)) -> Any:
         worker = f"w-{uuid4()}"
-        return claim_next(self.queue, self.owner, pools, worker, wait_s)
+        return claim_next(self.database, self.wakeups, self.owner, pools, worker, wait_s)
 
     def emit(self, fence: Fence, *events: Event) -> Emitted:
         with self.database.transaction() as tx:
@@ -115,9 +125,6 @@ class Desk:
             return complete(tx, self.owner, AttemptReport(fence=fence, status=status, **rest))
 
     # ---- as the loops -----------------------------------------------------------------------
-
-    def drain(self) -> int:
-        return steps.drain(self.database, self.queue)
 
     def expire(self, task: UUID) -> None:
         """Let the lease of a task be over, and give it up."""
@@ -150,8 +157,8 @@ class Desk:
             return tx.execute(query.encode(), given).fetchall()
 
     def counts(self) -> dict[str, int]:
-        """How many rows each table of the dispatcher has, except those that loops move."""
-        tables = ("tasks", "attempts", "events", "outbox", "slots")
+        """How many rows each table of the dispatcher has."""
+        tables = ("tasks", "attempts", "events", "slots")
         return {t: self.rows(f"SELECT count(*) AS n FROM {t}")[0]["n"] for t in tables}
 
 

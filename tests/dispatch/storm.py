@@ -44,7 +44,6 @@ LEFT = """
     SELECT (SELECT count(*) FROM attempts WHERE outcome IS NULL) AS open_attempts,
            (SELECT count(*) FROM tasks WHERE status <> 'Completed') AS not_completed,
            (SELECT count(*) FROM tasks WHERE pool <> 'two') AS elsewhere,
-           (SELECT count(*) FROM outbox WHERE status = 'Failed') AS wakes_given_up,
            (SELECT count(*) FROM (SELECT task_id FROM attempts GROUP BY task_id
             HAVING count(*) FILTER (WHERE outcome = 'success') <> 1)) AS not_one_success,
            (SELECT count(*) FROM tasks t WHERE t.attempt <> (

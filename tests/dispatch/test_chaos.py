@@ -10,11 +10,12 @@ from uuid import uuid4
 
 import pytest
 
-from tallyman.control.dispatch import emit, report, steps
+from tallyman.control.dispatch import claim, emit, report, steps
 from tallyman.domain.task.event import Event
 from tallyman.domain.task.fence import Fence, ReportVerdict, judge
-from tallyman.registry.task import leases, tasks
+from tallyman.registry.task import leases, tasks, wakeups
 from tallyman.registry.task.events import Events
+from tallyman.registry.task.pools import Pools
 from tests.dispatch.chaos import Chaos
 from tests.dispatch.desk import Desk
 from tests.world.scale import FULL
@@ -40,9 +41,24 @@ def attempt_gate_removed(patch: pytest.MonkeyPatch, _: Desk) -> None:
     swap(patch, leases, "END", (gate, ""), ("AND status = ANY(%(sources)s)", ""))
 
 
-def outbox_outside_of_the_transaction(patch: pytest.MonkeyPatch, _: Desk) -> None:
-    wake = "SELECT id, attempt FROM added WHERE held_by IS NULL"
-    swap(patch, tasks, "ADD", (wake, f"{wake} AND random() < 0.5"))  # died in between
+def notified_outside_of_the_transaction(patch: pytest.MonkeyPatch, _: Desk) -> None:
+    died = "AND random() < 0.5 AND status = 'Queued'"  # in between
+    swap(patch, wakeups, "NOTIFY_TASKS", ("AND status = 'Queued'", died))
+
+
+def only_the_first_lane_is_looked_at(patch: pytest.MonkeyPatch, _: Desk) -> None:
+    swap(patch, tasks, "LOCK_NEXT", ("(t.pool, t.lane) > (h.pool, h.lane)", "false"))
+
+
+def tasks_of_an_asset_not_counted(patch: pytest.MonkeyPatch, _: Desk) -> None:
+    patch.setattr(Pools, "running", lambda *_: 0)
+    swap(patch, tasks, "LOCK_NEXT", ("h.lane = '' OR", "true OR"))
+
+
+def held_or_ended_tasks_are_claimed(patch: pytest.MonkeyPatch, _: Desk) -> None:
+    swap(patch, tasks, "LOCK_NEXT", ("status = 'Queued'", "status IN ('Queued', 'Completed')"))
+    swap(patch, leases, "CLAIM", ("AND status = ANY(%(sources)s)", ""))
+    patch.setattr(claim, "refusal", lambda _: None)
 
 
 def event_id_by_chance(patch: pytest.MonkeyPatch, _: Desk) -> None:
@@ -87,7 +103,7 @@ def events_in_a_transaction_of_their_own(patch: pytest.MonkeyPatch, desk: Desk) 
 
 
 def slots_not_counted(patch: pytest.MonkeyPatch, _: Desk) -> None:
-    swap(patch, tasks, "LOCK_NOW", ("NOT (SELECT p.unlimited", "false AND (SELECT p.unlimited"))
+    swap(patch, tasks, "LOCK_NEXT", ("NOT (SELECT p.unlimited", "false AND (SELECT p.unlimited"))
 
 
 def repeated_completion_counts_again(patch: pytest.MonkeyPatch, _: Desk) -> None:
@@ -109,7 +125,10 @@ def retries_forgotten(patch: pytest.MonkeyPatch, _: Desk) -> None:
 
 BUGS: tuple[Plant, ...] = (
     attempt_gate_removed,
-    outbox_outside_of_the_transaction,
+    notified_outside_of_the_transaction,
+    only_the_first_lane_is_looked_at,
+    tasks_of_an_asset_not_counted,
+    held_or_ended_tasks_are_claimed,
     event_id_by_chance,
     slot_not_released,
     lease_forgotten_when_given_up,

@@ -145,6 +145,7 @@ def test_a_fatal_error_is_not_retried_and_others_are_until_the_policy_ends(desk:
     with desk.database.transaction() as tx:
         operate.retry(tx, desk.owner, flaky)
     assert desk.claim(flaky).attempt == 4
+    assert (desk.task(flaky).attempts_before, desk.task(flaky).failures) == (3, 0)
     with pytest.raises(TaskInState, match="Running"), desk.database.transaction() as tx:
         operate.retry(tx, desk.owner, flaky)
 
@@ -160,6 +161,13 @@ def test_a_timeout_is_told_from_a_lost_worker(desk: Desk) -> None:
     assert "took longer than 600 s" in str(desk.task(task).error)
     with pytest.raises(StaleAttempt):
         desk.beat(fence)
+
+
+def test_a_timeout_is_one_whoever_notices_it(desk: Desk) -> None:
+    [task] = desk.add()
+    error = {"code": "timeout", "message": "the attempt took longer than 600 s"}
+    said = desk.report(desk.claim(task), ReportStatus.FAILED, error=error)
+    assert (said.again, desk.outcomes(task)) == (True, ["timeout"])
 
 
 def test_a_lease_that_is_over_is_not_renewed(desk: Desk) -> None:

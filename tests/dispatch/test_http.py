@@ -83,7 +83,7 @@ def test_a_task_from_event_to_event_and_every_call_twice(desk: Desk, client: Ser
     assert client.post(BEAT, fence(feed))["cancel_requested"] is False
     emitted = {**fence(feed), "events": [{"dataset_uuid": str(first), "cursor": "1"}]}
     assert client.post(EVENTS, emitted) == {"accepted": 1, "duplicates": 0}
-    clean = claimed()  # the server woke it while the feed goes on
+    clean = claimed()  # while the feed goes on
     scope = {"dataset_uuid": str(second), "partition_key": "0-99", "start": 0, "end": 99}
     last = {**fence(clean), "status": "Completed", "events": [scope]}
     done = client.post(COMPLETE, last)
@@ -155,14 +155,12 @@ def test_a_claim_whose_first_call_still_waited_gets_what_that_claimed(
 
     with desk.database.transaction() as tx:
         operate.hold(tx, desk.owner, [task], "not yet")
-        tx.execute("DELETE FROM outbox")
-        tx.execute("DELETE FROM queue_messages")
     with ThreadPoolExecutor(1) as threads:
         again = threads.submit(call_again)
         here = f'tallyman_workers{{pipeline="{desk.owner}"}} 1'
         wait_until(lambda: here in get(place, "/metrics")[2])
         with desk.database.transaction() as tx:  # as the call does that nobody listens to
-            tx.execute("UPDATE tasks SET held_by = NULL")  # without a message for the other call
+            tx.execute("UPDATE tasks SET held_by = NULL")  # nobody is woken
             assert isinstance(claim(tx, desk.owner, task, f"{held['name']}/w"), Claimed)
         assert again.result(60)["task"]["task_id"] == str(task)
 
@@ -265,7 +263,7 @@ def test_health_figures_and_the_description_of_the_interface(desk: Desk, place: 
     assert f'tallyman_pool_slots_used{{pool="default/{desk.owner.project}/api"}} 1' in text
     described = json.loads(get(place, "/internal/openapi.json")[2])
     assert {path for path in described["paths"] if path.startswith("/internal/")} == {
-        CLAIM, EVENTS, BEAT, COMPLETE, "/internal/task-fetch", "/internal/task-assignment",
+        CLAIM, EVENTS, BEAT, COMPLETE, "/internal/task-fetch",
     }  # fmt: skip
 
 

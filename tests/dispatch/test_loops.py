@@ -1,9 +1,5 @@
-"""Events, wake-ups, slots, schedules and upkeep: what the loops of any number of servers do."""
+"""Events, slots, schedules and upkeep: what the loops of any number of servers do."""
 
-import os
-import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -19,18 +15,6 @@ from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.state import TaskStatus
 from tallyman.errors import InUse, StaleAttempt, UsageError
 from tests.dispatch.desk import Desk, fence_of
-
-DRAIN = """
-import sys
-from pathlib import Path
-from tallyman.control.dispatch import steps
-from tallyman.registry.database import Database
-from tallyman.registry.task.queue import PostgresQueue
-
-database = Database(sys.argv[1], Path(sys.argv[2]))
-steps.drain(database, PostgresQueue(database))
-"""
-HEAD = "SELECT id, payload FROM queue_messages ORDER BY id"
 
 
 def test_fifty_events_make_fifty_tasks_of_each_listener(desk: Desk) -> None:
@@ -73,43 +57,6 @@ def test_events_of_a_completion_and_the_completion_are_one_thing(
     assert desk.task(task).status is TaskStatus.RUNNING
 
 
-def test_wake_ups_survive_a_kill_before_and_after_they_are_sent(desk: Desk) -> None:
-    [task] = desk.add()  # committed, and then the server died: nothing was sent
-    assert desk.rows(HEAD) == []
-    killed = subprocess.run(
-        [sys.executable, "-c", DRAIN, desk.address, str(desk.database.state)],
-        env={**os.environ, "TALLYMAN_CRASH_AT": "wakes_sent"},
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
-    assert [row["payload"] for row in desk.rows(HEAD)] == [{"task_id": str(task)}]
-    desk.rows("SELECT task_id FROM outbox FOR UPDATE")  # waits until the database notices the death
-    assert desk.drain() == 1  # sent again: it was not marked
-    assert desk.drain() == 0
-    claimed = desk.claim_next()
-    assert isinstance(claimed, Claimed)
-    assert claimed.task.id == task
-    assert desk.rows(HEAD) == []
-    desk.complete(fence_of(claimed))
-    assert desk.counts()["tasks"] == 1
-
-
-def test_a_lost_message_costs_time_and_a_doubled_one_nothing(desk: Desk) -> None:
-    [task] = desk.add()
-    desk.drain()
-    desk.rows("DELETE FROM queue_messages RETURNING id")
-    assert steps.sweep(desk.database) == 0  # not yet
-    assert steps.sweep(desk.database, lost_s=0) == 1
-    desk.drain()
-    claimed = desk.claim_next()
-    assert isinstance(claimed, Claimed)
-    for _ in range(5):
-        desk.rows("UPDATE outbox SET status = 'Pending', done_at = NULL RETURNING task_id")
-        desk.drain()
-    assert desk.claim_next().reason == "Empty"
-    assert desk.task(task).attempt == 1
-
-
 def test_two_dispatchers_at_once_do_everything_once(desk: Desk) -> None:
     dataset = uuid4()
     desk.listen(dataset, "totals")
@@ -119,14 +66,13 @@ def test_two_dispatchers_at_once_do_everything_once(desk: Desk) -> None:
     desk.rows("UPDATE tasks SET lease_until = now() - interval '1 day' "
               "WHERE status = 'Running' RETURNING id")  # fmt: skip
 
-    def round_of_loops(_: int) -> tuple[int, int, int]:
-        return steps.reap(desk.database), desk.requeue(), desk.drain()
+    def round_of_loops(_: int) -> tuple[int, int]:
+        return steps.reap(desk.database), desk.requeue()
 
     with ThreadPoolExecutor(6) as threads:
         done = list(threads.map(round_of_loops, range(24)))
-    assert sum(reaped for reaped, _, _ in done) == 10
-    assert sum(queued for _, queued, _ in done) == 10
-    assert sum(sent for _, _, sent in done) == 40  # ten of them a second time, for attempt 2
+    assert sum(reaped for reaped, _ in done) == 10
+    assert sum(queued for _, queued in done) == 10
 
     def work(_: int) -> int:
         count = 0
@@ -144,7 +90,6 @@ def test_two_dispatchers_at_once_do_everything_once(desk: Desk) -> None:
 def test_a_pool_of_two_slots_never_runs_more_than_two(desk: Desk) -> None:
     desk.pool("api", [{"KEY": "one"}, {"KEY": "two"}])
     tasks = desk.add(6, pool="api", max_concurrency=20)
-    desk.drain()
     pools = ("api",)
     held = [desk.claim_next(pools=pools), desk.claim_next(pools=pools)]
     assert [claimed.slot.env["KEY"] for claimed in held] == ["one", "two"]
@@ -155,7 +100,6 @@ def test_a_pool_of_two_slots_never_runs_more_than_two(desk: Desk) -> None:
         first = held.pop(0)
         desk.expire(first.task.id) if done == 0 else desk.complete(fence_of(first))
         done += 1
-        desk.drain()  # what ended woke the next one
         claimed = desk.claim_next(pools=pools)
         if isinstance(claimed, Claimed):
             assert claimed.slot.env["KEY"] == first.slot.env["KEY"]
@@ -180,17 +124,6 @@ def test_a_slot_in_use_is_not_removed(desk: Desk) -> None:
     assert len(desk.rows("SELECT FROM slots")) == 1
 
 
-def test_a_task_that_missed_its_slot_is_woken_for_a_free_one(desk: Desk) -> None:
-    desk.pool("api", [{}])
-    desk.add(3, pool="api")
-    desk.drain()
-    desk.rows("DELETE FROM queue_messages RETURNING id")
-    assert steps.sweep(desk.database, slot_s=0) == 1  # one free slot, one wake-up
-    desk.drain()
-    assert isinstance(desk.claim_next(pools=("api",)), Claimed)
-    assert steps.sweep(desk.database, slot_s=0) == 0
-
-
 def test_as_many_tasks_of_an_asset_run_as_it_allows(desk: Desk) -> None:
     tasks = desk.add(5, max_concurrency=2)
     with ThreadPoolExecutor(5) as threads:
@@ -200,11 +133,9 @@ def test_as_many_tasks_of_an_asset_run_as_it_allows(desk: Desk) -> None:
     assert {str(one.reason) for one in found if not isinstance(one, Claimed)} == {
         "ConcurrencyLimit"
     }
-    desk.drain()
     while desk.claim_next().to_json()["status"] == "Claimed":
         pytest.fail("a third one ran")
     desk.complete(fence_of(claimed[0]))
-    desk.drain()
     assert isinstance(desk.claim_next(), Claimed)
 
 
@@ -212,17 +143,15 @@ def test_held_tasks_are_made_and_wait_until_they_are_released(desk: Desk) -> Non
     dataset = uuid4()
     desk.listen(dataset, "totals", held_by="deployment 7")
     [task, other] = desk.add(2)
-    desk.drain()
     desk.complete(desk.claim(task), Event(dataset=dataset))
     [held] = desk.tasks("totals")
     assert (held.held_by, desk.refused(held.id)) == ("deployment 7", "Held")
     with desk.database.transaction() as tx:
         assert operate.hold(tx, desk.owner, [other, task], "deployment 7") == 1
     assert desk.refused(other) == "Held"
-    assert desk.drain() == 0
+    assert desk.claim_next().reason == "Empty"
     with desk.database.transaction() as tx:
         assert operate.release(tx, desk.owner, "deployment 7") == 2
-    assert desk.drain() == 2
     assert isinstance(desk.claim_next(), Claimed)
 
 
@@ -239,7 +168,6 @@ def test_a_missed_tick_is_caught_up_once(desk: Desk) -> None:
     [row] = desk.rows("SELECT next_at, last_at, clock_timestamp() AS now FROM schedules")
     assert row["last_at"] <= row["now"] < row["next_at"]
     assert row["next_at"] - row["last_at"] <= timedelta(hours=25)
-    assert desk.drain() == 1
 
 
 def test_cron_follows_the_time_zone_through_the_change_of_clocks() -> None:
@@ -284,7 +212,6 @@ def test_upkeep_removes_what_finished_long_ago_and_nothing_else(desk: Desk) -> N
     desk.complete(desk.claim(old), Event(dataset=dataset, scope=Scope(cursor="2")))
     for task in desk.tasks("totals"):
         desk.complete(desk.claim(task.id))
-    desk.drain()
     assert steps.upkeep(desk.database) == 0
     while steps.upkeep(desk.database, keep_s=0):
         pass

@@ -17,7 +17,6 @@ from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.fence import AttemptReport, ReportStatus
 from tallyman.errors import DatabaseUnavailable
 from tallyman.registry.database import Database
-from tallyman.registry.task.queue import PostgresQueue
 from tests.dispatch.desk import Desk, fence_of
 from tests.world.databases import owner_of
 from tests.world.scale import FULL, by_form
@@ -57,8 +56,7 @@ def test_connections_are_cut_and_everything_is_done_once(desk: Desk, tmp_path: P
     servers = []
     for name in ("one", "two"):
         database = Database(desk.address, tmp_path / name)
-        queue = PostgresQueue(database)
-        servers.append((Loops(database, queue), queue, database))
+        servers.append((Loops(database), database))
         servers[-1][0].start()
     try:
         with ThreadPoolExecutor(4) as threads:
@@ -69,9 +67,8 @@ def test_connections_are_cut_and_everything_is_done_once(desk: Desk, tmp_path: P
             for one in busy:
                 one.result()
     finally:
-        for loops, queue, database in servers:
+        for loops, database in servers:
             loops.stop()
-            queue.close()
             database.close()
     assert len(desk.tasks("totals")) == TASKS
     assert {t.status.value for t in desk.tasks("totals") + desk.tasks("orders")} == {"Completed"}

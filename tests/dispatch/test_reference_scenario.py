@@ -93,6 +93,12 @@ def places(
         assert one.drained() == "drained"
 
 
+LISTENING = """
+    SELECT FROM pg_stat_activity
+    WHERE query ~ '^ *LISTEN tallyman|unnest.+pools' AND pid <> pg_backend_pid()
+"""
+
+
 def claimed(client: ServerClient, worker: str) -> dict[str, Any]:
     answer = client.post(CLAIM, {"worker_id": worker, "wait_s": 20})
     assert answer["status"] == "Claimed", answer
@@ -113,13 +119,13 @@ def test_ingest_fence_and_late_completion(desk: Desk, places: tuple[str, str]) -
     # 2: the source completes with one event, twice; exactly one task is made.
     desk.add(asset="orders_feed")
     feed = claimed(first, "fw")
+    desk.hear()
     landed = completion(feed, {"dataset_uuid": str(orders), "partition_key": DAY})
     assert first.post(COMPLETE, landed)["duplicate"] is False
     assert second.post(COMPLETE, landed)["duplicate"] is True
     assert len(desk.rows("SELECT id FROM events")) == 1
     [task] = desk.tasks("clean_orders")
-    wait_until(lambda: messages(desk) or desk.task(task.id).attempt)
-    assert messages(desk) in ([{"task_id": str(task.id)}], [])
+    assert desk.hear() == [f'{{"task_id": "{task.id}"}}']
     # 3: attempt 1 takes too long; attempt 2 is another worker's; attempt 1 changes nothing.
     slow = claimed(first, "fw")
     assert (slow["task"]["scope"]["partition_key"], slow["attempt"]) == (DAY, 1)
@@ -143,11 +149,6 @@ def test_ingest_fence_and_late_completion(desk: Desk, places: tuple[str, str]) -
     assert desk.task(last).status.value == "Completed"
     for client in (first, second):
         client.close()
-
-
-def messages(desk: Desk) -> list[dict[str, Any]]:
-    """The queue as it is stored: all that a message has."""
-    return [row["payload"] for row in desk.rows("SELECT payload FROM queue_messages")]
 
 
 def test_a_pool_of_two_slots_and_a_killed_worker(desk: Desk, address: str, tmp_path: Path) -> None:
@@ -207,20 +208,21 @@ def running(desk: Desk) -> int:
     return int(row["n"])
 
 
-def test_a_dispatcher_killed_before_it_sends_loses_and_doubles_nothing(
+def test_a_dispatcher_killed_before_it_wakes_anybody_loses_and_doubles_nothing(
     desk: Desk, address: str, tmp_path: Path
 ) -> None:
-    """10: the tasks are committed, and the dispatcher dies before the outbox knows that the queue
-    has their messages; the next one sends them again."""
-    dying = processes.server(address, tmp_path, TALLYMAN_CRASH_AT="wakes_sent")
+    """10: the tasks are committed, and the dispatcher hears of them and dies before it wakes the
+    claim that waits; the next one gives each of them to a worker once."""
+    place = f"unix:{tmp_path / 'socket'}"
+    dying = processes.server(address, tmp_path, place, TALLYMAN_CRASH_AT="notified")
+    token = tmp_path / "token"
+    token.write_text(desk.token(f"w-{uuid4()}"))
+    one = processes.worker(place, token)
+    wait_until(lambda: desk.rows(LISTENING))
     tasks = desk.add(3, kind="echo")
     dying.process.communicate(timeout=60)
     assert dying.process.returncode == -signal.SIGKILL
-    assert desk.rows("SELECT status FROM outbox GROUP BY status") == [{"status": "Pending"}]
-    token = tmp_path / "token"
-    token.write_text(desk.token(f"w-{uuid4()}"))
-    again = processes.server(address, tmp_path / "again")
-    one = processes.worker(again.first, token)
+    again = processes.server(address, tmp_path / "again", place)
     ended(desk, *tasks)
     assert [desk.outcomes(task) for task in tasks] == [["success"]] * 3
     assert len(desk.rows("SELECT id FROM tasks")) == 3

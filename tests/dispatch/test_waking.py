@@ -2,249 +2,248 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tallyman.control.dispatch import operate, steps
-from tallyman.control.dispatch.claim import Claimed, claim_next
-from tallyman.control.dispatch.loops import Loop
-from tallyman.errors import DatabaseUnavailable, InUse
-from tallyman.registry.task.backlog import backlog
-from tallyman.registry.task.outbox import MOST_FAILURES
+from tallyman.control.dispatch import claim, operate
+from tallyman.control.dispatch.claim import Claimed
+from tallyman.errors import InUse
+from tallyman.registry.task import wakeups
 from tallyman.registry.task.pools import Pools
-from tallyman.registry.task.queue import MOST_DROPPED
-from tallyman.registry.task.tasks import Tasks
+from tallyman.registry.task.tasks import LOCK_NEXT, Tasks
 from tests.dispatch.desk import Desk, fence_of
 from tests.world.waiting import wait_until
 
 
-def messages(desk: Desk) -> int:
-    return desk.rows("SELECT count(*) AS n FROM queue_messages")[0]["n"]
-
-
-def send_all(desk: Desk) -> None:
-    while desk.drain():
-        pass
-
-
-def claimed(desk: Desk, *pools: str) -> Claimed:
-    found = desk.claim_next(pools=pools or ("default",))
+def claimed(desk: Desk, *pools: str, wait_s: float = 0) -> Claimed:
+    found = desk.claim_next(wait_s, pools or ("default",))
     assert isinstance(found, Claimed), found
     return found
 
 
-# ---- claims ---------------------------------------------------------------------------------
+@pytest.fixture
+def no_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks by itself: whoever gets a task was woken."""
+    monkeypatch.setattr(claim, "POLL_S", 3600.0)
 
 
-def test_messages_of_a_full_pool_stay_and_other_pools_go_on(desk: Desk) -> None:
+class SeenWaiter(wakeups.Waiter):
+    looks, waits = 0, False
+
+    def look(self, work: Any) -> Any:
+        self.looks += 1
+        return super().look(work)
+
+    def wait(self, timeout: float) -> None:
+        self.waits = True
+        super().wait(timeout)
+        self.waits = False
+
+
+@pytest.fixture(autouse=True)
+def seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wakeups, "Waiter", SeenWaiter)
+
+
+@contextmanager
+def waiting(desk: Desk, count: int, *pools: str) -> Iterator[list[Any]]:
+    """Have claims wait, until all of them do."""
+    with ThreadPoolExecutor(count) as threads:
+        found = [threads.submit(claimed, desk, *pools, wait_s=60) for _ in range(count)]
+        wait_until(lambda: len(idle(desk)) == count)
+        yield found
+
+
+def idle(desk: Desk) -> list[SeenWaiter]:
+    """The claims that have looked, and wait now."""
+    there = list(desk.wakeups._waiters)
+    return [one for one in there if isinstance(one, SeenWaiter) and one.waits]
+
+
+# ---- what a claim gets ------------------------------------------------------------------------
+
+
+def test_tasks_of_a_full_pool_stay_and_other_pools_go_on(desk: Desk) -> None:
     desk.pool("api", [{}, {}])
     desk.add(300, pool="api", priority=9)
     [other] = desk.add()
-    send_all(desk)
     held = [claimed(desk, "api") for _ in range(2)]
     assert desk.claim_next(pools=("api",)).reason == "Empty"
-    assert messages(desk) == 299
     assert claimed(desk, "api", "default").task.id == other
     desk.complete(fence_of(held[0]))
-    assert claimed(desk, "api").task.pool == "api"  # nobody had to send anything again
-
-
-def test_a_claim_that_waits_for_a_slot_gets_it_when_one_is_free(desk: Desk) -> None:
-    desk.pool("api", [{}])
-    desk.add(3, pool="api")
-    send_all(desk)
-    held = claimed(desk, "api")
-    begun = threading.Event()
-
-    def wait() -> object:
-        begun.set()
-        return claim_next(desk.queue, desk.owner, ["api"], "waits", 60)
-
-    with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(wait)
-        begun.wait()
-        desk.complete(fence_of(held))
-        send_all(desk)
-        assert isinstance(waiting.result(60), Claimed)
-
-
-@pytest.mark.parametrize("draining", [False, True])
-def test_a_claim_drops_so_many_messages_and_no_more(desk: Desk, draining: bool) -> None:
-    desk.add(MOST_DROPPED + 20, max_concurrency=1)
-    send_all(desk)
-    claimed(desk)
-    if draining:
-        desk.queue.close()
-    # Its time is over at once, or the server is about to end: it does not go through all of them.
-    assert desk.claim_next(wait_s=3600 if draining else 0).reason == "Empty"
-    assert messages(desk) == 19
-    if not draining:
-        assert desk.claim_next().reason == "Empty"
-        assert messages(desk) == 0
+    assert claimed(desk, "api").task.pool == "api"
 
 
 def test_the_most_urgent_task_of_all_pools_comes_first(desk: Desk) -> None:
     desk.pool("urgent", None)
     [first] = desk.add()
-    send_all(desk)
     [second] = desk.add(pool="urgent")
-    send_all(desk)
-    [third] = desk.add()
+    [third] = desk.add(asset="limited", max_concurrency=1)
     [hurry] = desk.add(pool="urgent", priority=100)
-    send_all(desk)
     found = [claimed(desk, "default", "urgent").task.id for _ in range(4)]
     assert found == [hurry, first, second, third]  # and then those that wait longest
 
 
-# ---- the next one ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sent_between", [False, True])
-def test_two_ends_wake_two_tasks(desk: Desk, sent_between: bool) -> None:
-    desk.add(6, max_concurrency=2)
-    send_all(desk)
-    held = [claimed(desk) for _ in range(2)]
-    assert desk.claim_next().reason == "Empty"
-    assert messages(desk) == 0
-    for one in held:
-        desk.complete(fence_of(one))
-        if sent_between:
-            send_all(desk)
-    send_all(desk)
-    assert [claimed(desk).task.asset for _ in range(2)] == ["orders"] * 2
-    assert desk.claim_next().reason == "Empty"
-
-
-def test_an_end_wakes_nobody_if_enough_are_awake(desk: Desk) -> None:
-    desk.add(10, max_concurrency=2)
-    send_all(desk)
-    desk.complete(fence_of(claimed(desk)))
-    assert desk.rows("SELECT task_id FROM outbox WHERE status = 'Pending'") == []
-    assert messages(desk) == 9
-
-
-# ---- the sweep ------------------------------------------------------------------------------
-
-
-def test_the_sweep_waits_after_each_step_also_if_it_found_work() -> None:
-    stop, waits = threading.Event(), list[float | None]()
-
-    class Nudge(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            waits.append(timeout)
-            stop.set()
-            return True
-
-    def step() -> int:
-        if loop.taken >= 3:
-            stop.set()
-        return 7
-
-    loop = Loop("sweep", 1.0, step, paced=True, nudge=Nudge())
-    loop.run(stop)
-    assert (loop.taken, loop.found, waits) == (1, 7, [1.0])
-
-
-def test_the_sweep_wakes_nobody_whose_message_is_there(desk: Desk) -> None:
-    desk.pool("api", [{}, {}])
-    desk.add(5, pool="api")
-    desk.add(5)
-    send_all(desk)
-    assert steps.sweep(desk.database, lost_s=0, slot_s=0) == 0
-    desk.rows("DELETE FROM queue_messages RETURNING id")
-    assert steps.sweep(desk.database, lost_s=0, slot_s=0) == 2 + 5
-
-
-def test_the_sweep_wakes_as_many_of_an_asset_as_it_may_run_more(desk: Desk) -> None:
-    desk.add(6, max_concurrency=2)
-    send_all(desk)
-    held = [claimed(desk) for _ in range(2)]
-    assert desk.claim_next().reason == "Empty"
-    assert steps.sweep(desk.database, lost_s=0, slot_s=0) == 0
-    desk.complete(fence_of(held[0]))
-    desk.rows("DELETE FROM outbox RETURNING task_id")  # what the end woke gets lost
-    assert steps.sweep(desk.database, lost_s=0, slot_s=0) == 1
-    send_all(desk)
-    claimed(desk)
-
-
-# ---- a queue that cannot be reached -----------------------------------------------------------
-
-
-def test_a_queue_that_fails_is_tried_less_and_less_and_never_given_up(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [task] = desk.add()
-    tries = 0
-
-    def broken(*_: object) -> None:
-        nonlocal tries
-        tries += 1
-        raise OSError("no route to the queue")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.queue, "send", broken)
-        for _ in range(MOST_FAILURES):
-            assert desk.drain() == 0
-            state = row(desk)
-            due(desk)
-        assert state == {
-            "status": "Failed", "failures": 20, "last_error": "no route to the queue",
-            "later": True,
-        }  # fmt: skip
-        with desk.database.transaction() as tx:
-            assert "1 not announced" in str(backlog(tx, desk.owner))
-        desk.drain()
-        assert row(desk)["status"] == "Failed"
-        desk.drain()  # not before its pause is over
-        assert tries == MOST_FAILURES + 1
-    due(desk)
-    assert desk.drain() == 1
-    assert row(desk) == {"status": "Done", "failures": 0, "last_error": None, "later": False}
-    assert claimed(desk).task.id == task
-
-
-def due(desk: Desk) -> None:
-    desk.rows("UPDATE outbox SET next_try_at = clock_timestamp() RETURNING task_id")
-
-
-def row(desk: Desk) -> dict[str, object]:
-    later = "next_try_at > clock_timestamp() + interval '4 minutes' AS later"
-    [found] = desk.rows(f"SELECT status, failures, last_error, {later} FROM outbox")
-    return found
-
-
-def test_a_new_reason_begins_again_and_an_outage_of_the_database_does_not_count(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    [task] = desk.add()
-
-    def unavailable(*_: object) -> None:
-        raise DatabaseUnavailable("here", "too many clients already")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(desk.queue, "send", unavailable)
-        for _ in range(MOST_FAILURES):
-            with pytest.raises(DatabaseUnavailable):
-                desk.drain()
-    assert (row(desk)["status"], row(desk)["failures"]) == ("Pending", 0)
-    desk.rows(
-        "UPDATE outbox SET status = 'Failed', failures = 20, "
-        "next_try_at = clock_timestamp() + interval '1 day' RETURNING task_id"
-    )
-    assert desk.drain() == 0
-    hold_and_release(desk, task)
-    assert desk.drain() == 1
-    assert claimed(desk).task.id == task
-
-
-def hold_and_release(desk: Desk, task: UUID) -> None:
+def test_what_cannot_begin_hides_nothing_and_is_not_gone_through(desk: Desk) -> None:
+    """Thousands of tasks of assets at their limit and of a full pool are ahead of one that may
+    begin."""
+    desk.pool("api", [{}])
+    for n in range(5):
+        desk.add(600, asset=f"limited-{n}", max_concurrency=1, priority=9)
+    desk.add(1000, pool="api", priority=9)
+    for _ in range(6):
+        assert claimed(desk, "default", "api").task.priority == 9
+    [free] = desk.add(asset="free")
+    given = desk.owner.key | {"pools": ["default", "api"]}
     with desk.database.transaction() as tx:
-        operate.hold(tx, desk.owner, [task], "a person")
-        assert operate.release(tx, desk.owner, "a person") == 1
+        [plan] = tx.execute(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {LOCK_NEXT}".encode(), given
+        ).fetchall()
+    assert read(plan["QUERY PLAN"][0]["Plan"]) < 50
+    assert claimed(desk, "default", "api").task.id == free
+    assert desk.claim_next(pools=("default", "api")).reason == "Empty"
+
+
+def read(plan: dict[str, Any]) -> float:
+    """Count the rows that a plan read from the table of tasks."""
+    own = plan.get("Relation Name") == "tasks"
+    assert not (own and plan["Node Type"] == "Seq Scan")
+    rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+    return own * rows * plan["Actual Loops"] + sum(read(one) for one in plan.get("Plans", []))
+
+
+def test_a_claim_that_lost_the_last_place_takes_another_task(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for a task and the count of its places, others take these."""
+    desk.pool("api", [{}])
+    desk.add(2, pool="api", priority=2)
+    desk.add(2, asset="limited", max_concurrency=1, priority=1)
+    [free] = desk.add()
+    real, first = Tasks.lock_next, [True, True]
+
+    def lock_next(self: Tasks, *given: Any) -> Any:
+        found = real(self, *given)
+        if first:
+            first.pop()
+            claimed(desk, found.pool)
+        return found
+
+    monkeypatch.setattr(Tasks, "lock_next", lock_next)
+    assert claimed(desk, "api", "default").task.id == free
+    assert first == []
+
+
+# ---- notifications ----------------------------------------------------------------------------
+
+
+def test_a_transaction_notifies_once_with_the_id_of_a_task_and_nothing_else(desk: Desk) -> None:
+    desk.hear()
+    with desk.database.transaction() as tx:
+        tasks = [operate.create(tx, [new]) for new in desk.new(50)]
+    [payload] = desk.hear()
+    task = json.loads(payload)["task_id"]
+    assert payload == f'{{"task_id": "{task}"}}'
+    assert [UUID(task)] in tasks
+    with desk.database.transaction() as tx:
+        operate.hold(tx, desk.owner, [task for [task] in tasks], "a person")
+    assert desk.hear() == []
+    with desk.database.transaction() as tx:
+        operate.release(tx, desk.owner, "a person")
+    assert len(desk.hear()) == 1
+    desk.complete(fence_of(claimed(desk)))  # its pool has no slots, its asset no limit
+    assert desk.hear() == []
+
+
+def test_a_lost_notification_costs_a_second_and_a_doubled_one_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R1: the task itself is the message."""
+    with waiting(desk, 1) as [waits], monkeypatch.context() as patch:
+        patch.setattr(wakeups, "NOTIFY_TASKS", "SELECT %(tasks)s::uuid[]")
+        desk.hear()
+        [task] = desk.add()
+        assert desk.hear() == []
+        assert waits.result(claim.POLL_S * 20).task.id == task
+    desk.complete(fence_of(waits.result()))
+    with waiting(desk, 1) as [waits]:
+        [task] = desk.add()
+        for _ in range(5):
+            send = "SELECT pg_notify('tallyman_tasks', jsonb_build_object('task_id', %s)::text)"
+            desk.rows(send, str(task))
+        assert waits.result(60).task.id == task
+    assert desk.claim_next().reason == "Empty"
+    assert (desk.task(task).attempt, desk.outcomes(task)) == (1, [None])
+
+
+@pytest.mark.usefixtures("no_poll")
+def test_one_claim_of_those_that_can_take_the_task_is_woken(desk: Desk) -> None:
+    desk.pool("other", None)
+    with waiting(desk, 4) as here, waiting(desk, 3, "other") as there:
+        first = idle(desk)
+        looks = {id(one): one.looks for one in first}
+        desk.add()
+        wait_until(lambda: any(one.done() for one in here))
+        # Who got it wakes another one that can, for there may be more; that one finds nothing.
+        wait_until(lambda: len(idle(desk)) == 6)
+        again = [one.looks - looks[id(one)] for one in first]
+        assert sorted(again) == [0, 0, 0, 0, 0, 1, 1]
+        assert not any(one.done() for one in there)
+        desk.add(3)
+        desk.add(3, pool="other")
+    assert desk.rows("SELECT FROM tasks WHERE status <> 'Running'") == []
+
+
+@pytest.mark.usefixtures("no_poll")
+def test_fifty_tasks_of_one_transaction_wake_all_who_wait(desk: Desk) -> None:
+    with waiting(desk, 8) as found:
+        desk.hear()
+        desk.add(50)
+        assert len({one.result(60).task.id for one in found}) == 8
+        listening = [one.name for one in threading.enumerate() if one.name == "wakeups"]
+        assert listening == ["wakeups"]  # one connection, whoever waits
+    assert len(desk.hear()) == 1
+
+
+@pytest.mark.usefixtures("no_poll")
+@pytest.mark.parametrize("limit", ["slots", "asset"])
+def test_every_place_that_becomes_free_is_filled(desk: Desk, limit: str) -> None:
+    desk.pool("api", [{}, {}])
+    rest = {"pool": "api"} if limit == "slots" else {"max_concurrency": 2}
+    pool = rest.get("pool", "default")
+    desk.add(6, **rest)
+    held = [claimed(desk, pool) for _ in range(2)]
+    with waiting(desk, 2, pool) as found:
+        for one in held:
+            desk.complete(fence_of(one))
+        assert len({one.result(60).task.id for one in found}) == 2
+    assert desk.claim_next(pools=(pool,)).reason == "Empty"
+
+
+@pytest.mark.usefixtures("no_poll")
+def test_another_slot_of_a_pool_is_filled_at_once(desk: Desk) -> None:
+    desk.pool("api", [{}])
+    desk.add(2, pool="api")
+    claimed(desk, "api")
+    with waiting(desk, 1, "api") as [waits]:
+        desk.pool("api", [{}, {}])
+        assert waits.result(60).slot.index == 1
+
+
+@pytest.mark.usefixtures("no_poll")
+def test_a_server_that_drains_lets_those_go_who_wait(desk: Desk) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        found = [threads.submit(desk.claim_next, 3600) for _ in range(3)]
+        wait_until(lambda: len(idle(desk)) == 3)
+        desk.wakeups.close()
+        assert {one.result(60).reason for one in found} == {"Empty"}
 
 
 # ---- slots ----------------------------------------------------------------------------------

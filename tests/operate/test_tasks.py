@@ -54,6 +54,11 @@ def test_a_task_is_shown_with_its_attempts_and_their_errors(shop: Shop) -> None:
     assert "2 of 2" in shop.home.printed("tasks", "ls", "--limit", "2").stdout
     [again] = shop.home.ok("tasks", "retry", "--all", "--asset", "sales")
     assert (again["status"], again["failures"]) == ("Queued", 0)
+    assert shop.finished(task) == ["Failed"]
+    assert (
+        "attempt    4, 2 of 2 since the retry"
+        in shop.home.printed("tasks", "show", str(task)).stdout
+    )
     server.drained()
 
 

@@ -47,7 +47,7 @@ ONCE = (
 )
 # Of the second asset where each passes: one is finished then, one is at work, one waits.
 # tests/trace kills a run at each step of a trace, tests/dispatch a dispatcher.
-ELSEWHERE = (Point.TRACE_STEP, Point.WAKES_SENT)
+ELSEWHERE = (Point.TRACE_STEP, Point.NOTIFIED)
 CASES = [point if point in ONCE else f"{point}@2" for point in Point if point not in ELSEWHERE]
 # Once the first asset is finished, the second one is the first that passes a point.
 IN_TURN = [case if "asset_started" in case else case.partition("@")[0] for case in CASES]

@@ -15,7 +15,8 @@ import pytest
 
 from tallyman import faults
 from tallyman.control.dispatch import operate
-from tallyman.control.target.package import MadeTarget
+from tallyman.control.dispatch.claim import Claimed, claim
+from tallyman.control.target.package import MadeTarget, TargetPackage
 from tallyman.control.tasks import run_tasks, target_tasks
 from tallyman.domain.history.materialization import Made
 from tallyman.domain.pipeline.target import Target
@@ -28,6 +29,7 @@ from tallyman.registry.database import Database
 from tallyman.registry.run.runs import Runs
 from tallyman.registry.task.tasks import Tasks
 from tallyman.registry.task.worker_tokens import WorkerTokens
+from tallyman.server.dispatcher import Dispatcher
 from tallyman.settings import Secret
 from tallyman.worker.client import ServerClient
 from tests.dispatch import processes
@@ -113,6 +115,31 @@ def test_a_task_whose_trigger_is_gone_is_canceled_when_it_is_assigned(
 
 
 # ---- an outcome is bound to its assignment -------------------------------------------------------
+
+
+def test_the_answer_to_a_claim_says_what_to_read_and_where_to_write(bench: Bench) -> None:
+    task = bench.stale("doubled", KEY)
+    server = Dispatcher(bench.database, bench.tasks)
+    with bench.database.transaction() as tx:
+        found = claim(tx, bench.owner, task, "w")
+    assert isinstance(found, Claimed)
+    answer = server.answer(bench.owner, found)
+    [read], [made] = answer["task"]["inputs"], answer["task"]["outputs"]
+    assert (read["name"], read["version"]) == ("numbers", 1)
+    assert [Path(file).exists() for file in read["files"]] == [True]
+    package = TargetPackage.of_json(answer["task"]["package"])
+    opened = package.assignment.opened["doubled"]
+    assert made["write_prefix"].endswith(f"{made['dataset_uuid']}/version/{opened}/")
+    assert (made["expected_version"], made["update_strategy"]) == (1, "replace")
+    with bench.database.transaction() as tx:
+        now = Tasks(tx).get(task, bench.owner)
+        fetched = now.payload(None, Tasks(tx).pins(now))
+    assert fetched["run_id"] is not None
+    assert {**fetched, **answer["task"]} == answer["task"]
+    with bench.database.transaction() as tx:
+        operate.cancel(tx, bench.owner, task)
+    bench.report(found.fence, None, ReportStatus.CANCELED)
+    assert server.answer(bench.owner, found) == {"status": "NotClaimed", "reason": "Canceled"}
 
 
 def fragments(bench: Bench) -> list[tuple[object, ...]]:

@@ -1,29 +1,31 @@
-"""The dispatcher that endpoints share: database, queue and loops of this process."""
+"""The dispatcher that endpoints share: database, wake-ups and loops of this process."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from tallyman.control.dispatch.claim import Claimed, NotClaimed
 from tallyman.control.dispatch.loops import Loop, Loops
 from tallyman.control.dispatch.report import Reported
 from tallyman.control.target.package import MadeTarget
 from tallyman.control.tasks.finish_task import finish_plainly
 from tallyman.control.tasks.target_tasks import TargetTasks
-from tallyman.domain.task.fence import AttemptReport
+from tallyman.domain.task.fence import AttemptReport, Refusal, refusal
+from tallyman.domain.task.task import TARGET, Task
 from tallyman.domain.version.owner import Owner
-from tallyman.errors import UsageError
-from tallyman.registry.database import Database, Transaction
+from tallyman.errors import StaleAttempt, UsageError
+from tallyman.registry.database import Database
 from tallyman.registry.task.pools import Pools
-from tallyman.registry.task.queue import PostgresQueue
+from tallyman.registry.task.tasks import Tasks
+from tallyman.registry.task.wakeups import Wakeups
 from tallyman.registry.task.worker_tokens import KnownWorker, WorkerTokens
 from tallyman.server.presence import Presence
-
-T = TypeVar("T")
 
 THREADS = 64
 """Calls that are answered at the same time."""
@@ -40,11 +42,11 @@ RUNS = "runs"
 class Dispatcher:
     def __init__(self, database: Database, targets: TargetTasks | None = None) -> None:
         self.database = database
-        self.queue = PostgresQueue(database)
+        self.wakeups = Wakeups(database)
         self.targets = targets
         """The tasks that make targets; None in a server without a project."""
         closing = [] if targets is None else [Loop(RUNS, 0.5, targets.close_runs)]
-        self.loops = Loops(database, self.queue, others=closing)
+        self.loops = Loops(database, others=closing)
         self.waiting = threading.BoundedSemaphore(MOST_WAITING)
         self.draining = threading.Event()
         self.presence = Presence()
@@ -57,7 +59,7 @@ class Dispatcher:
     def drain(self) -> None:
         """Let waiting claims go with nothing: the server is about to end."""
         self.draining.set()
-        self.queue.close()
+        self.wakeups.close()
 
     def stop(self) -> None:
         self.drain()
@@ -88,20 +90,30 @@ class Dispatcher:
             known = self._pools[owner] = found, now + REMEMBER_S
         return known[0]
 
-    def change(self, work: Callable[[Transaction], T]) -> T:
-        """Make a change that may be repeated, and send the wake-ups it wrote."""
-        done = self.database.durably(work, PATIENCE_S)
-        self.loops.wake()
-        return done
+    def answer(self, owner: Owner, claimed: Claimed) -> dict[str, Any]:
+        """Answer a claim with all that the work needs. A target is assigned now; if it cannot be
+        made, the attempt has ended with the reason."""
+        if claimed.task.kind != TARGET or self.targets is None:
+            return claimed.to_json({})
+        with suppress(StaleAttempt):  # canceled meanwhile, or given up
+            package = self.targets.assign(owner, claimed.fence)
+            if package is not None:
+                answer = replace(claimed, task=self._task(owner, claimed)).to_json(package.pins)
+                made_by = {"package": package.to_json(), "process": package.process}
+                return answer | {"task": answer["task"] | made_by}
+        self.loops.wake(RUNS)
+        return NotClaimed(refusal(self._task(owner, claimed)) or Refusal.NOT_BEFORE).to_json()
+
+    def _task(self, owner: Owner, claimed: Claimed) -> Task:
+        return self.database.durably(lambda tx: Tasks(tx).get(claimed.task.id, owner))
 
     def finish(self, owner: Owner, report: AttemptReport, made: MadeTarget | None) -> Reported:
-        """End an attempt, and send the wake-ups it wrote."""
+        """End an attempt, and have its run closed if that was the last one."""
         if self.targets is None:
             if made is not None:
                 raise UsageError("this server has no project, and cannot record targets")
-            return self.change(lambda tx: finish_plainly(tx, owner, report))
+            return self.database.durably(lambda tx: finish_plainly(tx, owner, report), PATIENCE_S)
         done = self.targets.finish(owner, report, made)
-        self.loops.wake()
         self.loops.wake(RUNS)
         return done
 

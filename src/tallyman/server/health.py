@@ -9,9 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from tallyman.errors import DatabaseUnavailable
-from tallyman.registry.task.outbox import TaskOutbox
 from tallyman.registry.task.pools import Pools
-from tallyman.registry.task.queue import depth
 from tallyman.registry.task.tasks import Tasks
 from tallyman.server.dispatcher import Dispatcher, Dispatching
 from tallyman.server.problems import problem
@@ -50,11 +48,9 @@ def metrics(dispatcher: Dispatching) -> PlainTextResponse:
 
 def _lines(dispatcher: Dispatcher) -> Iterator[str]:
     with dispatcher.database.transaction() as tx:
-        tasks, outbox = Tasks(tx).counts(), TaskOutbox(tx).counts()
-        queues, pools = depth(tx), Pools(tx).use()
+        tasks, queued, pools = Tasks(tx).counts(), Tasks(tx).queued(), Pools(tx).use()
     yield from _series("tasks", "gauge", "Tasks by status", "status", tasks)
-    yield from _series("outbox_wakes", "gauge", "Wake-ups to be sent", "status", outbox)
-    yield from _series("queue_messages", "gauge", "Messages in a queue", "queue", queues)
+    yield from _series("tasks_queued", "gauge", "Tasks that may be claimed", "pool", queued)
     used = {f"{row['org']}/{row['project']}/{row['pool']}": row["used"] for row in pools}
     there = {f"{row['org']}/{row['project']}/{row['pool']}": row["slots"] for row in pools}
     yield from _series("pool_slots", "gauge", "Slots of a pool", "pool", there)

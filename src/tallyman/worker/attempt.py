@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tallyman.domain.task.fence import BEING_CANCELED
-from tallyman.domain.task.task import TARGET
 from tallyman.errors import CallRefused, ServerUnavailable
 from tallyman.worker.child_process import ChildKind, ChildProcess
 from tallyman.worker.client import ServerClient
@@ -26,7 +25,6 @@ PAUSE_S = 0.5
 HEARTBEAT = "/internal/heartbeat"
 EVENTS = "/internal/events"
 COMPLETE = "/internal/task-complete"
-ASSIGNMENT = "/internal/task-assignment"
 WRONG = ("invalid_request", "usage_error", "too_large")
 """The problems of a call that is wrong in itself: repeating the work would repeat them."""
 GIVEN_UP = ("Running", "Failed", "Queued")
@@ -58,8 +56,6 @@ class Attempt:
             self._report(_failure("unknown_kind", f"this worker cannot do {kind!r}", again=False))
             return
         try:
-            if self._task["kind"] == TARGET and not self._assigned():
-                return
             result = self._work(ChildKind.of(entry, self._task, confined=confined))
         except CallRefused as refused:
             # The server does not accept what this attempt says: it no longer counts.
@@ -68,14 +64,6 @@ class Attempt:
         except OSError as error:
             result = _failure("io_error", f"no process could be started for the task: {error}")
         self._report(result)
-
-    def _assigned(self) -> bool:
-        """Get what making the target needs; False if it cannot be made, which the server knows."""
-        answer = self._patiently(ASSIGNMENT, {})
-        if answer.get("status") != "Assigned":
-            return False
-        self._task |= {"package": answer["package"], "process": answer["process"]}
-        return True
 
     def _work(self, kind: ChildKind) -> dict[str, Any]:
         """Have the work done by a child; return the result once that has ended or waits again."""

@@ -201,12 +201,19 @@ def _state(task: Task) -> str:
     return task.status.value.lower()
 
 
+def _attempts(task: Task) -> str:
+    if not task.attempts_before:
+        return f"{task.attempt} of {task.max_attempts}" if task.attempt else ""
+    since = task.attempt - task.attempts_before
+    return f"{task.attempt}, {since} of {task.max_attempts} since the retry"
+
+
 def _row(task: Task) -> dict[str, Any]:
     return {
         "task": _id(task),
         "target": target_text(task),
         "status": _state(task),
-        "attempt": f"{task.attempt} of {task.max_attempts}" if task.attempt else "",
+        "attempt": _attempts(task),
         "trigger": task.trigger.value,
         "created": _instant(task.created_at),
         "worker": task.worker if task.status is TaskStatus.RUNNING else None,
@@ -224,6 +231,7 @@ def _facts(task: Task) -> dict[str, Any]:
         "status": task.status.value,
         "attempt": task.attempt,
         "max_attempts": task.max_attempts,
+        "attempts_before": task.attempts_before,
         "failures": task.failures,
         "trigger": task.trigger.value,
         "run_id": task.run_id and str(task.run_id),
@@ -245,6 +253,7 @@ def _lines(task: Task) -> list[tuple[str, str]]:
         ("task", str(task.id)),
         ("target", target_text(task)),
         ("status", _state(task)),
+        ("attempt", _attempts(task) or "none yet"),
         ("trigger", task.trigger.value),
         ("pool", f"{task.pool}, priority {task.priority}"),
         ("created", _instant(task.created_at) or ""),

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from tallyman.domain.task.fence import Refusal, refusal
-from tallyman.domain.task.queue import Queue, QueueBlocked
+from tallyman.domain.task.fence import Fence, Refusal, refusal
 from tallyman.domain.task.state import TaskStatus
-from tallyman.domain.task.task import Slot, Task, queue_name
+from tallyman.domain.task.task import Slot, Task
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import NotFound
-from tallyman.registry.database import Transaction
+from tallyman.registry.database import Database, Transaction
 from tallyman.registry.task.leases import Leases
 from tallyman.registry.task.pools import Pools
 from tallyman.registry.task.tasks import Tasks
+from tallyman.registry.task.wakeups import Wakeups
+
+POLL_S = 1.0
+"""How often a claim that waits looks by itself: a notification may be lost."""
+
+
+class _Full(Exception):
+    """Another claim took the last place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +32,21 @@ class Claimed:
     task: Task
     slot: Slot | None
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def fence(self) -> Fence:
+        assert self.task.lease_token is not None
+        return Fence(
+            task=self.task.id, attempt=self.task.attempt, lease_token=self.task.lease_token
+        )
+
+    def to_json(self, pins: Mapping[str, Any]) -> dict[str, Any]:
         task = self.task
         return {
             "status": "Claimed",
             "attempt": task.attempt,
             "lease_token": str(task.lease_token),
             "lease_expires_at": task.lease_until and task.lease_until.isoformat(),
-            "task": task.payload(self.slot),
+            "task": task.payload(self.slot, pins),
         }
 
 
@@ -79,22 +94,42 @@ def claimed_before(tx: Transaction, owner: Owner, worker: str) -> Claimed | None
 
 
 def claim_next(
-    queue: Queue, owner: Owner, pools: Sequence[str], worker: str, wait_s: float
+    database: Database,
+    wakeups: Wakeups,
+    owner: Owner,
+    pools: Sequence[str],
+    worker: str,
+    wait_s: float,
 ) -> Claimed | NotClaimed:
-    """Claim the task of the next message of the pools; wait up to `wait_s` for one. A message
-    whose task cannot be claimed is dropped: what makes it claimable sends another. Messages of a
-    pool without a free slot stay."""
-    queues = [queue_name(owner, pool) for pool in pools]
+    """Claim the most urgent task of the pools; wait up to `wait_s` for one."""
+    until = time.monotonic() + wait_s
+    with wakeups.waiting(owner, pools) as waiter:
+        while True:
+            found = waiter.look(lambda: _most_urgent(database, owner, pools, worker))
+            left = until - time.monotonic()
+            if found is not None or left <= 0 or wakeups.closed:
+                return found or NotClaimed(Refusal.EMPTY)
+            waiter.wait(min(left, POLL_S))
 
-    def begin(tx: Transaction, task: UUID) -> Claimed | None:
-        # Not waiting for a task that somebody has: the message is locked meanwhile, and the
-        # drainer may wait for that. Whoever leaves the task claimable sends another one.
-        found = Tasks(tx).lock_now(task, owner)
-        answer = None if found is None else _claim(tx, found, worker)
-        if isinstance(answer, Claimed):
-            return answer
-        if answer is not None and answer.reason is Refusal.NO_SLOT:
-            raise QueueBlocked
-        return None
 
-    return queue.deliver(queues, begin, wait_s=wait_s) or NotClaimed(Refusal.EMPTY)
+def _most_urgent(
+    database: Database, owner: Owner, pools: Sequence[str], worker: str
+) -> Claimed | None:
+    """Claim the most urgent task that may begin. If other claims take the last place at that
+    moment, look again: an asset is full then, and a pool left out, because a slot may be free again
+    before this is over."""
+    full: set[str] = set()
+    while True:
+        try:
+            with database.transaction() as tx:
+                task = Tasks(tx).lock_next(owner, [pool for pool in pools if pool not in full])
+                if task is None:
+                    return None
+                answer = _claim(tx, task, worker)
+                if isinstance(answer, Claimed):
+                    return answer
+                if answer.reason is Refusal.NO_SLOT:
+                    full.add(task.pool)
+                raise _Full  # the task is let go at once
+        except _Full:
+            continue

@@ -4,7 +4,8 @@ transaction that makes it active."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from tallyman.control.dispatch.cron import Cron
@@ -45,7 +46,8 @@ def follow(tx: Transaction, owner: Owner, version: str) -> None:
     check_pools(tx, owner, assets)
     listening: list[tuple[UUID, str]] = []
     for asset in assets:
-        template = template_of(asset, owner, version)
+        config = partition_config(asset.partitioned_by)
+        template = template_of(asset, owner, version, config)
         if isinstance(asset.trigger, Schedule):
             ticks = Cron(asset.trigger.cron, asset.trigger.timezone)
             put_schedule(tx, asset.name, ticks, template)
@@ -108,15 +110,17 @@ def ensure_pools(tx: Transaction, owner: Owner, assets: Iterable[Asset]) -> None
             raise PoolMissing(asset, pool, nearest(pool, known))
 
 
-def template_of(asset: Asset, owner: Owner, version: str) -> TaskTemplate:
-    """Describe the tasks that make an asset."""
+def template_of(
+    asset: Asset, owner: Owner, version: str | None, config: Mapping[str, Any]
+) -> TaskTemplate:
+    """Describe the tasks that make targets of an asset."""
     return TaskTemplate(
         org=owner.org,
         project=owner.project,
         asset=asset.name,
         kind=TARGET,
         pipeline_version=version,
-        config=partition_config(asset.partitioned_by),
+        config=config,
         pool=asset.pool,
         priority=asset.priority,
         max_concurrency=asset.max_concurrency,

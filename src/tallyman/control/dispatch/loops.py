@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tallyman.control.dispatch import steps
-from tallyman.domain.task.queue import Queue
 from tallyman.errors import TallymanError
 from tallyman.registry.database import Database
 
@@ -17,13 +16,11 @@ log = logging.getLogger("tallyman.dispatch")
 
 @dataclass(slots=True)
 class Loop:
-    """One step, taken again at once while it finds work, else after `every_s` or a nudge; one that
-    is `paced` always waits, because what it found stays for a while."""
+    """One step, taken again at once while it finds work, else after `every_s` or a nudge."""
 
     name: str
     every_s: float
     step: Callable[[], int]
-    paced: bool = False
     taken: int = 0
     found: int = 0
     errors: int = 0
@@ -32,8 +29,7 @@ class Loop:
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
             self.nudge.clear()
-            found = self._take()
-            if self.paced or not found:
+            if not self._take():
                 self.nudge.wait(self.every_s)
 
     def _take(self) -> int:
@@ -59,7 +55,6 @@ class Loops:
     def __init__(
         self,
         database: Database,
-        queue: Queue,
         *,
         keep_s: float = steps.KEEP_S,
         others: Sequence[Loop] = (),
@@ -67,10 +62,8 @@ class Loops:
         self.loops = {
             loop.name: loop
             for loop in (
-                Loop("outbox", 0.2, lambda: steps.drain(database, queue)),
                 Loop("requeue", 0.5, lambda: steps.requeue(database)),
                 Loop("reaper", 0.5, lambda: steps.reap(database)),
-                Loop("sweep", 5.0, lambda: steps.sweep(database), paced=True),
                 Loop("schedule", 1.0, lambda: steps.tick(database)),
                 Loop("upkeep", 60.0, lambda: steps.upkeep(database, keep_s=keep_s)),
                 *others,
@@ -85,9 +78,8 @@ class Loops:
             thread.start()
             self._threads.append(thread)
 
-    def wake(self, name: str = "outbox") -> None:
-        """Send what was just committed to the outbox, or take the step of another loop, without
-        waiting for the next look."""
+    def wake(self, name: str) -> None:
+        """Take the step of a loop without waiting for the next look."""
         self.loops[name].nudge.set()
 
     @property

@@ -11,12 +11,11 @@ from tallyman.domain.version.owner import Owner
 from tallyman.errors import TaskInState
 from tallyman.registry.database import Transaction
 from tallyman.registry.task.operations import Operations
-from tallyman.registry.task.outbox import TaskOutbox
 from tallyman.registry.task.tasks import Tasks
 
 
 def create(tx: Transaction, tasks: Sequence[NewTask]) -> list[UUID]:
-    """Add the tasks that are not there yet, with their wake-ups; return the ids of those."""
+    """Add the tasks that are not there yet; return the ids of those."""
     return Tasks(tx).add(tasks)
 
 
@@ -35,11 +34,8 @@ def hold(tx: Transaction, owner: Owner, tasks: Sequence[UUID], by: str) -> int:
 
 
 def release(tx: Transaction, owner: Owner, by: str, tasks: Sequence[UUID] | None = None) -> int:
-    """Let go of what `by` holds, all or those given, and wake workers for it; return the number
-    of tasks."""
-    released = Operations(tx).release(owner, by, None if tasks is None else list(tasks))
-    TaskOutbox(tx).wake(released)
-    return len(released)
+    """Let go of what `by` holds, all or those given; return the number of tasks."""
+    return len(Operations(tx).release(owner, by, None if tasks is None else list(tasks)))
 
 
 def retry(tx: Transaction, owner: Owner, task: UUID) -> Task:
@@ -47,7 +43,6 @@ def retry(tx: Transaction, owner: Owner, task: UUID) -> Task:
     found = Tasks(tx).lock(task, owner)
     if not Operations(tx).retry(task):
         raise TaskInState(str(task), found.status.value, "starting it again")
-    TaskOutbox(tx).wake([task])
     return Tasks(tx).get(task, owner)
 
 
@@ -56,5 +51,4 @@ def decide(tx: Transaction, owner: Owner, task: UUID, *, approved: bool, reason:
     found = Tasks(tx).lock(task, owner)
     if not Operations(tx).decide(task, approved=approved, reason=reason):
         raise TaskInState(str(task), found.status.value, "deciding about it")
-    TaskOutbox(tx).wake([task])
     return Tasks(tx).get(task, owner)

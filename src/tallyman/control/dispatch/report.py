@@ -16,8 +16,8 @@ from tallyman.domain.task.task import Task
 from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
 from tallyman.registry.task.leases import Beat, Ending, Leases
-from tallyman.registry.task.outbox import TaskOutbox
 from tallyman.registry.task.tasks import Tasks
+from tallyman.registry.task.wakeups import notify_next
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,7 @@ def end(tx: Transaction, task: Task, ending: Ending) -> None:
     fence = Fence(task=task.id, attempt=task.attempt, lease_token=task.lease_token)
     if not Leases(tx).end(fence, ending):
         raise fence.stale(task)
-    # The slot is free, and the task no longer running, when the next one is woken.
-    TaskOutbox(tx).wake_next(task)
+    notify_next(tx, task)
 
 
 def ending_of(task: Task, report: AttemptReport) -> Ending:

@@ -5,49 +5,23 @@ from __future__ import annotations
 
 import logging
 
-from tallyman import faults
 from tallyman.control.dispatch.cron import Cron
 from tallyman.control.dispatch.ended import EndedAttempt
 from tallyman.control.dispatch.report import canceled, end, failed
-from tallyman.domain.task.queue import Queue
 from tallyman.domain.task.state import Outcome, TaskStatus
 from tallyman.domain.task.task import CANCEL_GRACE_S, NewTask, TaskTemplate, TriggerKind, tick_key
-from tallyman.errors import DatabaseUnavailable, UsageError
+from tallyman.errors import UsageError
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.task.events import Events
 from tallyman.registry.task.leases import Leases
-from tallyman.registry.task.outbox import TaskOutbox
 from tallyman.registry.task.schedules import DueSchedule, Schedules
 from tallyman.registry.task.tasks import Tasks
 
 log = logging.getLogger("tallyman.dispatch")
 
 BATCH = 200
-LOST_S = 30.0
-"""After so long a message that led to nothing counts as lost."""
-NO_SLOT_S = 1.0
-"""How long a task that found no slot waits before it is woken for a free one."""
 KEEP_S = 7 * 86400.0
-"""How long finished tasks, their events and wake-ups are kept."""
-
-
-def drain(database: Database, queue: Queue) -> int:
-    """Send a batch of committed wake-ups to the queue; return their number. A death between
-    sending and marking sends them twice, which changes nothing."""
-    with database.transaction() as tx:
-        waiting = TaskOutbox(tx).pending(BATCH)
-        if not waiting:
-            return 0
-        try:
-            queue.send([one.wake for one in waiting])
-        except DatabaseUnavailable:
-            raise  # not the queue's fault: nothing is counted, the loop tries again
-        except Exception as error:  # whatever a queue raises: the wake-ups stay
-            TaskOutbox(tx).not_sent(waiting, str(error) or type(error).__name__)
-            return 0
-        faults.reach(faults.Point.WAKES_SENT)
-        TaskOutbox(tx).sent(waiting)
-    return len(waiting)
+"""How long finished tasks and their events are kept."""
 
 
 def reap(database: Database, *, grace_s: float = CANCEL_GRACE_S) -> int:
@@ -82,12 +56,6 @@ def requeue(database: Database) -> int:
     """Queue failed tasks whose pause is over; return their number."""
     with database.transaction() as tx:
         return Leases(tx).requeue(BATCH)
-
-
-def sweep(database: Database, *, lost_s: float = LOST_S, slot_s: float = NO_SLOT_S) -> int:
-    """Wake workers again for queued tasks whose message led to nothing; return their number."""
-    with database.transaction() as tx:
-        return TaskOutbox(tx).sweep(lost_s=lost_s, slot_s=slot_s, limit=BATCH)
 
 
 def tick(database: Database) -> int:
@@ -130,6 +98,4 @@ def upkeep(database: Database, *, keep_s: float = KEEP_S) -> int:
     with database.transaction() as tx:
         removed = Tasks(tx).remove_finished(keep_s, BATCH)
     with database.transaction() as tx:
-        removed += Events(tx).remove_old(keep_s, BATCH)
-    with database.transaction() as tx:
-        return removed + TaskOutbox(tx).remove_done(keep_s, BATCH)
+        return removed + Events(tx).remove_old(keep_s, BATCH)

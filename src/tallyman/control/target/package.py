@@ -4,7 +4,7 @@ that process sends back."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallyman.control.bind.describe import RunDescription
@@ -28,6 +28,8 @@ class TargetPackage:
     """The datasets of other pipelines that the asset, and those before it, read."""
     describes: bool
     """True if the run is described by this target: it has no other."""
+    pins: Mapping[str, Any] = field(default_factory=dict)
+    """The inputs and outputs, as the task names them; not part of what is carried."""
 
     @property
     def process(self) -> dict[str, Any]:

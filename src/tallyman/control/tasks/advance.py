@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from tallyman.control.dispatch.follow import template_of
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.tasks.projects import TaskProjects
 from tallyman.domain.history.materialization import MadeBy, RunRecord, TargetState
 from tallyman.domain.history.run import AssetResult, Status
-from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target, dependencies
 from tallyman.domain.task.event import Scope
 from tallyman.domain.task.state import TaskStatus
 from tallyman.domain.task.task import (
-    DEFAULT_RETRY,
     TARGET,
     NewTask,
     Task,
-    TaskTemplate,
     TriggerKind,
 )
 from tallyman.errors import Conflict, StorageFailed, TallymanError
@@ -40,20 +38,6 @@ class Advanced:
     """Why it could not be published."""
 
 
-def template_of(run: RunRecord, asset: Asset, round: int) -> TaskTemplate:
-    """Describe the tasks that make the targets of an asset."""
-    return TaskTemplate(
-        org=run.owner.org,
-        project=run.owner.project,
-        asset=asset.name,
-        kind=TARGET,
-        pipeline_version=run.params.pipeline_version,
-        config={"round": round},
-        pool=asset.pool,
-        priority=asset.priority,
-        max_concurrency=asset.max_concurrency,
-        retry=asset.retry or DEFAULT_RETRY,
-    )
 
 
 def locked(tx: Transaction, run: UUID) -> RunRecord:
@@ -164,7 +148,12 @@ def _next(
     begun = set(known)
     return [
         NewTask(
-            template=template_of(run, pipeline.assets[row.target.asset], round),
+            template=template_of(
+                pipeline.assets[row.target.asset],
+                run.owner,
+                run.params.pipeline_version,
+                {"round": round},
+            ),
             trigger=TriggerKind.MANUAL,
             dedupe_key=f"run:{run.id}:{row.target}:{round}",
             scope=Scope(partition_key=row.target.partition),

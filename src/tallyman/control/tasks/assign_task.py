@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4, uuid5
 
 from tallyman.control.bind.inputs import Pins
@@ -70,13 +71,13 @@ class TaskAssigner:
         options = run.params.options
         chosen = (target.asset,)
         definitions = Definitions(workspace, chosen, options.evidence, options.thresholds)
-        pins = Pins(workspace, run.id, run.pins)
-        assigner = Assigner(definitions, run, options, pins)
+        assigner = Assigner(definitions, run, options, Pins(workspace, run.id, run.pins))
         assignment = assigner.assign(target, own.attempt + 1)
         opened = {name: uuid4() for name in assignment.datasets}
         assignment = replace(assignment, opened=opened)
         meaning = definitions.hash(target.asset)
-        database.durably(lambda tx: self._begin(tx, assignment, meaning))
+        pins = pins_of(assignment, workspace)
+        database.durably(lambda tx: self._begin(tx, assignment, meaning, pins))
         needed = check.upstream(workspace.pipeline, chosen) & set(workspace.pipeline.assets)
         return TargetPackage(
             assignment=assignment,
@@ -85,10 +86,14 @@ class TaskAssigner:
             plan=workspace.plan_text,
             shared=found_shared(workspace, needed, run.pins),
             describes=run.id == own_run(task.id),
+            pins=pins,
         )
 
-    def _begin(self, tx: Transaction, assignment: Assignment, definition: str) -> None:
+    def _begin(
+        self, tx: Transaction, assignment: Assignment, definition: str, pins: dict[str, Any]
+    ) -> None:
         task = fenced(tx, self.owner, self.fence)
+        Tasks(tx).pin(task, pins)
         run, target = assignment.run, assignment.target
         for name, own in assignment.opened.items():
             dataset = assignment.datasets[name]
@@ -174,6 +179,36 @@ class TaskAssigner:
     def _planned(self, asked: begin.Begun, definitions: Definitions) -> RunRecord:
         run = begin.planned(asked, definitions, definitions.pipeline_version())
         return replace(run, executor=run.id, executor_node=MadeBy.TASKS)
+
+
+def pins_of(assignment: Assignment, workspace: Workspace) -> dict[str, Any]:
+    """List what a target reads, apart from sources, and where what it makes is put."""
+    run, warehouse = assignment.run, workspace.warehouse
+    asset = workspace.pipeline.assets[assignment.target.asset]
+    inputs = [
+        {
+            "index": index,
+            "name": name,
+            "dataset_uuid": str(one.fragments[0].dataset_id) if one.fragments else None,
+            "version": one.version.version if one.version else None,
+            "backend": "parquet",
+            "files": warehouse.paths(one.fragments),
+        }
+        for index, (name, one) in enumerate(assignment.inputs.items())
+    ]
+    outputs = [
+        {
+            "index": index,
+            "name": name,
+            "dataset_uuid": str(assignment.datasets[name].id),
+            "write_prefix": f"{warehouse.fragment(assignment.datasets[name].id, fragment)}/",
+            "update_strategy": asset.update_strategy,
+            "unique_key": asset.unique_key,
+            "expected_version": run.pins.get(assignment.datasets[name].id, 0),
+        }
+        for index, (name, fragment) in enumerate(assignment.opened.items())
+    ]
+    return {"inputs": inputs, "outputs": outputs}
 
 
 def own_run(task: UUID) -> UUID:

@@ -1,1 +1,1 @@
-"""Work for workers: tasks, attempts, events, retries, schedules, and the queue that wakes them."""
+"""Work for workers: tasks, attempts, events and retries."""

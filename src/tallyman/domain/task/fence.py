@@ -56,6 +56,8 @@ class AttemptReport:
     @property
     def outcome(self) -> Outcome:
         if self.status is ReportStatus.FAILED:
+            if self.error and self.error.get("code") == Outcome.TIMEOUT:
+                return Outcome.TIMEOUT  # as when the reaper notices it
             return Outcome.RETRYABLE_ERROR if self.retryable else Outcome.FATAL_ERROR
         return {
             ReportStatus.COMPLETED: Outcome.SUCCESS,

@@ -36,11 +36,6 @@ class TriggerKind(StrEnum):
     APPROVAL = "approval"
 
 
-def queue_name(owner: Owner, pool: str) -> str:
-    """Name the queue of a pool."""
-    return f"{owner}/{pool}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTemplate:
     """All that is decided about the tasks of one asset before there is a reason to make one."""
@@ -147,6 +142,8 @@ class Task:
     error: Mapping[str, Any] | None
     created_at: datetime
     finished_at: datetime | None
+    attempts_before: int
+    """The attempts before an operator last started it again: its budget begins after them."""
     limited: bool
     """True if its pool has slots, and the task needs one to run."""
 
@@ -154,9 +151,10 @@ class Task:
     def producer(self) -> Producer:
         return Producer(id=self.id, owner=Owner(self.org, self.project), attempt=self.attempt)
 
-    def payload(self, slot: Slot | None = None) -> dict[str, Any]:
+    def payload(self, slot: Slot | None, pins: Mapping[str, Any]) -> dict[str, Any]:
         """The task as `task-fetch` and `task-claim` answer it. Without the lease token: whoever
-        only looks at a task must not be able to report for it."""
+        only looks at a task must not be able to report for it. `pins` are the inputs and outputs
+        that its current attempt was assigned."""
         return {
             "task_id": str(self.id),
             "status": self.status.value,
@@ -175,6 +173,8 @@ class Task:
             "config": dict(self.config),
             "trigger": {"kind": self.trigger.value, "event_id": _text(self.event_id)},
             "scope": self.scope.to_json(),
+            "inputs": pins.get("inputs", []),
+            "outputs": pins.get("outputs", []),
             "idempotency": {"producer_task_id": str(self.id), "dedupe_key": self.dedupe_key},
             "cancel_requested": self.cancel_requested_at is not None,
             "slot": None

@@ -1,5 +1,5 @@
 -- Work for workers: pools and their slots, tasks and their attempts, events and who listens to
--- them, schedules, the outbox, the queue, and the tokens of workers.
+-- them, schedules, and the tokens of workers. The table of tasks is the queue.
 
 -- How many tasks may run at once: as many as the pool has slots, or any number if unlimited.
 CREATE TABLE pools (
@@ -27,10 +27,15 @@ CREATE TABLE tasks (
     pool                varchar(64) NOT NULL,
     priority            smallint NOT NULL DEFAULT 0,    -- higher is earlier
     max_concurrency     integer CHECK (max_concurrency > 0),
+    -- One for all tasks of a pool without a limit of their asset, and one for each asset that has one:
+    -- an asset at its limit hides its own tasks from claims, and no others.
+    lane                text GENERATED ALWAYS AS
+                        (CASE WHEN max_concurrency IS NULL THEN '' ELSE kind || '/' || asset END) STORED,
     status              varchar(10) NOT NULL DEFAULT 'Queued' CHECK (status IN
                         ('Queued', 'Running', 'Waiting', 'Completed', 'Failed', 'Canceled')),
     attempt             integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),     -- rises at claim
     failures            integer NOT NULL DEFAULT 0 CHECK (failures BETWEEN 0 AND attempt),
+    attempts_before     integer NOT NULL DEFAULT 0,     -- when an operator last started it again
     max_attempts        integer NOT NULL CHECK (max_attempts > 0),
     retry_delays_s      integer[] NOT NULL,             -- the pause after each failure
     timeout_s           integer NOT NULL CHECK (timeout_s > 0),
@@ -55,13 +60,11 @@ CREATE TABLE tasks (
 );
 -- One event makes one task of each listener, however often it is replayed.
 CREATE UNIQUE INDEX idx_tasks_once ON tasks (org, project, kind, asset, dedupe_key);
-CREATE INDEX idx_tasks_queued ON tasks (org, project, pool, priority DESC, created_at)
+-- What claims take from: the first row of each lane is its most urgent task.
+CREATE INDEX idx_tasks_queued ON tasks (org, project, pool, lane, priority DESC, created_at)
     WHERE status = 'Queued' AND held_by IS NULL;
-CREATE INDEX idx_tasks_limited ON tasks (org, project, kind, asset, priority DESC, created_at)
-    WHERE status = 'Queued' AND held_by IS NULL AND max_concurrency IS NOT NULL;
-CREATE INDEX idx_tasks_leases ON tasks (lease_until) WHERE status = 'Running';
+-- Few rows, so the reaper looks at all of them: with lease_until in an index, no heartbeat were HOT.
 CREATE INDEX idx_tasks_running ON tasks (org, project, kind, asset) WHERE status = 'Running';
-CREATE INDEX idx_tasks_worker ON tasks (worker) WHERE status = 'Running';
 CREATE INDEX idx_tasks_retries ON tasks (next_retry_at) WHERE status = 'Failed' AND next_retry_at IS NOT NULL;
 CREATE INDEX idx_tasks_held ON tasks (held_by) WHERE held_by IS NOT NULL;
 CREATE INDEX idx_tasks_finished ON tasks (finished_at) WHERE finished_at IS NOT NULL;
@@ -88,6 +91,7 @@ CREATE TABLE attempts (
     lease_token uuid NOT NULL,
     worker      varchar(255) NOT NULL,
     slot        integer,
+    pins        jsonb,                                  -- the inputs and outputs that it was assigned
     started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at    timestamptz,
     outcome     varchar(20) CHECK (outcome IN
@@ -145,38 +149,6 @@ CREATE TABLE schedules (
 );
 CREATE INDEX idx_schedules_next ON schedules (next_at);
 
--- What has to be sent to the queue, written in the transaction that is the reason for it.
-CREATE TABLE outbox (
-    task_id    uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
-    attempt    integer NOT NULL,                        -- of the task at that time: a replay collapses
-    kind       varchar(10) NOT NULL DEFAULT 'wake' CHECK (kind IN ('wake')),
-    status     varchar(10) NOT NULL DEFAULT 'Pending' CHECK (status IN ('Pending', 'Done', 'Failed')),
-    failures   integer NOT NULL DEFAULT 0,
-    last_error text,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    next_try_at timestamptz NOT NULL DEFAULT clock_timestamp(),   -- later after each failure
-    done_at    timestamptz,
-    PRIMARY KEY (task_id, attempt, kind),
-    CHECK ((status = 'Done') = (done_at IS NOT NULL))
-);
-CREATE INDEX idx_outbox_waiting ON outbox (created_at) WHERE status <> 'Done';
-CREATE INDEX idx_outbox_done ON outbox (done_at) WHERE status = 'Done';
-
--- The queue that needs no broker. A message is the id of a task and nothing else.
-CREATE TABLE queue_messages (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    queue      varchar(400) NOT NULL,
-    payload    jsonb NOT NULL CHECK (payload = jsonb_build_object('task_id', payload -> 'task_id')),
-    priority   smallint NOT NULL DEFAULT 0,
-    visible_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    receipt    uuid,                                    -- of the last delivery: an older one removes nothing
-    deliveries integer NOT NULL DEFAULT 0,
-    sent_at    timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-CREATE INDEX idx_queue_messages_next ON queue_messages (queue, priority DESC, id);
--- A task has one message, so that waking again and again does not fill the table.
-CREATE UNIQUE INDEX idx_queue_messages_task ON queue_messages ((payload ->> 'task_id'));
-
 CREATE TABLE worker_tokens (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     org        varchar(64) NOT NULL DEFAULT 'default',
@@ -192,8 +164,8 @@ CREATE UNIQUE INDEX idx_worker_tokens_name ON worker_tokens (org, project, name)
 DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
-        GRANT SELECT, INSERT, UPDATE, DELETE ON pools, slots, tasks, attempts, listeners, schedules, outbox,
-            queue_messages TO tallyman_app;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON pools, slots, tasks, attempts, listeners, schedules
+            TO tallyman_app;
         GRANT SELECT, INSERT, DELETE ON events TO tallyman_app;
         GRANT SELECT, INSERT, UPDATE ON worker_tokens TO tallyman_app;
     END IF;

@@ -1,1 +1,1 @@
-"""Tasks and what moves them: attempts, events, pools, schedules, outbox and queue."""
+"""Tasks and what moves them: attempts, events, pools, schedules and wake-ups."""

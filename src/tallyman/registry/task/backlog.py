@@ -16,10 +16,7 @@ COUNT = """
            count(*) FILTER (WHERE finished_at IS NULL AND held_by IS NOT NULL) AS held,
            count(*) FILTER (WHERE status = 'Failed' AND next_retry_at IS NULL) AS failed,
            extract(epoch FROM clock_timestamp() - min(created_at)
-               FILTER (WHERE status = 'Queued' AND held_by IS NULL))::float AS oldest_s,
-           count(*) FILTER (WHERE status = 'Queued' AND EXISTS (
-               SELECT FROM outbox o WHERE o.task_id = tasks.id AND o.attempt = tasks.attempt
-                 AND o.status = 'Failed')) AS unannounced
+               FILTER (WHERE status = 'Queued' AND held_by IS NULL))::float AS oldest_s
     FROM tasks
     WHERE org = %(org)s AND project = %(project)s
       AND status IN ('Queued', 'Running', 'Waiting', 'Failed')
@@ -40,8 +37,6 @@ class Backlog:
     """Tasks that failed for good."""
     oldest_s: float | None
     """How long the oldest queued task has waited."""
-    unannounced: int = 0
-    """Queued tasks whose wake-up could not be sent to the queue."""
 
     @property
     def empty(self) -> bool:
@@ -50,7 +45,6 @@ class Backlog:
     def __str__(self) -> str:
         named = {"queued": self.queued, "running": self.running, "waiting": self.waiting}
         named |= {"to be tried again": self.retrying, "held": self.held, "failed": self.failed}
-        named |= {"not announced": self.unannounced}
         parts = [f"{count:,} {word}" for word, count in named.items() if count]
         text = ", ".join(parts) or "none"
         return text if self.oldest_s is None else f"{text}, oldest for {self.oldest_s:,.0f} s"

@@ -19,8 +19,8 @@ from tallyman.domain.task.state import Outcome, Transition, sources
 from tallyman.domain.task.task import Task
 from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
-from tallyman.registry.task.outbox import AGAIN
 from tallyman.registry.task.tasks import COLUMNS, task_of
+from tallyman.registry.task.wakeups import notify
 
 CLAIM = f"""
     WITH claimed AS (
@@ -68,7 +68,6 @@ END = """
         FROM ended WHERE a.task_id = ended.id AND a.attempt = ended.attempt
     ), freed AS (
         UPDATE slots s SET task_id = NULL FROM ended WHERE s.task_id = ended.id
-        RETURNING s.pool
     )
     SELECT id FROM ended
 """
@@ -80,20 +79,14 @@ OVERDUE = f"""
     ORDER BY lease_until LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED   -- another reaper has it, or its worker is just reporting
 """
-REQUEUE = f"""
+REQUEUE = """
     WITH due AS (
         SELECT id FROM tasks
         WHERE status = 'Failed' AND next_retry_at <= clock_timestamp()
         ORDER BY next_retry_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-    ), queued AS (
-        UPDATE tasks t SET status = 'Queued', next_retry_at = NULL FROM due WHERE t.id = due.id
-        RETURNING t.id, t.attempt, t.held_by
-    ), woken AS (
-        INSERT INTO outbox (task_id, attempt)
-        SELECT id, attempt FROM queued WHERE held_by IS NULL
-        {AGAIN}
     )
-    SELECT id FROM queued
+    UPDATE tasks t SET status = 'Queued', next_retry_at = NULL FROM due WHERE t.id = due.id
+    RETURNING t.id
 """
 
 
@@ -169,8 +162,10 @@ class Leases:
         return [(task_of(row), timed_out) for row, timed_out in zip(rows, over, strict=True)]
 
     def requeue(self, limit: int) -> int:
-        """Queue a batch of failed tasks whose pause is over, with their wake-ups."""
-        return len(self.tx.execute(REQUEUE.encode(), {"limit": limit}).fetchall())
+        """Queue a batch of failed tasks whose pause is over."""
+        queued = [row["id"] for row in self.tx.execute(REQUEUE, {"limit": limit}).fetchall()]
+        notify(self.tx, queued)
+        return len(queued)
 
 
 def _fenced(fence: Fence) -> dict[str, Any]:

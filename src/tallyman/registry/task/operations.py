@@ -7,6 +7,7 @@ from uuid import UUID
 from tallyman.domain.task.state import Transition, sources
 from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
+from tallyman.registry.task.wakeups import notify
 
 # A task that nobody works on is canceled at once; a running one is asked to stop.
 # One update decides: after waiting for a claim, it sees the status that the claim left.
@@ -35,8 +36,8 @@ RELEASE = """
 # The lease of a canceled attempt ends for good: it must not complete what begins again.
 RETRY = """
     UPDATE tasks
-    SET status = 'Queued', failures = 0, next_retry_at = NULL, finished_at = NULL, error = NULL,
-        cancel_requested_at = NULL,
+    SET status = 'Queued', failures = 0, attempts_before = attempt, next_retry_at = NULL,
+        finished_at = NULL, error = NULL, cancel_requested_at = NULL,
         lease_token = CASE WHEN status = 'Canceled' THEN NULL ELSE lease_token END
     WHERE id = %(id)s AND status = ANY(%(sources)s)
     RETURNING id
@@ -69,15 +70,21 @@ class Operations:
     def release(self, owner: Owner, by: str, tasks: list[UUID] | None = None) -> list[UUID]:
         """Let go of the tasks that `by` holds, all or those given, and return them."""
         given = owner.key | {"by": by, "ids": tasks}
-        return [row["id"] for row in self.tx.execute(RELEASE, given).fetchall()]
+        released = [row["id"] for row in self.tx.execute(RELEASE, given).fetchall()]
+        notify(self.tx, released)
+        return released
 
     def retry(self, task: UUID) -> bool:
         """Queue a task again that ended without success; False if it did not."""
         given = {"id": task, "sources": sources(Transition.RETRY)}
-        return self.tx.execute(RETRY, given).fetchone() is not None
+        queued = self.tx.execute(RETRY, given).fetchone() is not None
+        notify(self.tx, [task])
+        return queued
 
     def decide(self, task: UUID, *, approved: bool, reason: str) -> bool:
         """Let a waiting task go on or fail; False if it does not wait."""
         given = {"id": task, "approved": approved, "reason": reason}
         given |= {"sources": sources(Transition.APPROVE if approved else Transition.REJECT)}
-        return self.tx.execute(DECIDE, given).fetchone() is not None
+        decided = self.tx.execute(DECIDE, given).fetchone() is not None
+        notify(self.tx, [task])
+        return decided

@@ -13,6 +13,7 @@ from tallyman.domain.task.task import Slot, Task
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import InUse
 from tallyman.registry.database import Transaction
+from tallyman.registry.task.wakeups import notify_pool
 
 DEFINE = """
     INSERT INTO pools (org, project, name, unlimited)
@@ -111,6 +112,7 @@ class Pools:
             raise InUse(f"the last slots of pool {name!r}", f"{row['n']} of them are taken")
         for index, env in enumerate(slots or ()):
             self.tx.execute(SLOT, {**place, "index": index, "env": Jsonb(dict(env))})
+        notify_pool(self.tx, owner, name)  # there may be more place now
 
     def ensure(self, owner: Owner, name: str) -> None:
         """Make the pool for any number of tasks, unless it is there."""

@@ -14,42 +14,65 @@ from tallyman.domain.task.task import NewTask, Task, TriggerKind
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import NotFound
 from tallyman.registry.database import Transaction
+from tallyman.registry.task.wakeups import notify
 
 COLUMNS = """
     id, org, project, kind, asset, pipeline_version, run_id, config, trigger, event_id, dedupe_key,
     scope, pool, priority, max_concurrency, status, attempt, failures, max_attempts, timeout_s,
     lease_s, lease_token, lease_until, deadline_at, next_retry_at, held_by, cancel_requested_at,
-    worker, error, created_at, finished_at,
+    worker, error, created_at, finished_at, attempts_before,
     NOT (SELECT p.unlimited FROM pools p
          WHERE (p.org, p.project, p.name) = (tasks.org, tasks.project, tasks.pool)) AS limited
 """
-# The wake-up is in the same statement as the task: there is no task without one.
 ADD = """
-    WITH given AS (
-        SELECT * FROM jsonb_to_recordset(%(tasks)s) AS t (
-            id uuid, org text, project text, kind text, asset text, pipeline_version text,
-            run_id uuid, config jsonb, trigger text, event_id uuid, dedupe_key text, scope jsonb,
-            pool text, priority smallint, max_concurrency integer, max_attempts integer,
-            retry_delays_s integer[], timeout_s integer, lease_s integer, held_by text)
-    ), added AS (
-        INSERT INTO tasks (id, org, project, kind, asset, pipeline_version, run_id, config, trigger,
-                           event_id, dedupe_key, scope, pool, priority, max_concurrency,
-                           max_attempts, retry_delays_s, timeout_s, lease_s, held_by)
-        SELECT id, org, project, kind, asset, pipeline_version, run_id, config, trigger, event_id,
-               dedupe_key, scope, pool, priority, max_concurrency, max_attempts, retry_delays_s,
-               timeout_s, lease_s, held_by
-        FROM given ORDER BY id   -- one order for all: two that add the same tasks do not deadlock
-        ON CONFLICT DO NOTHING   -- the event was replayed
-        RETURNING id, attempt, held_by
-    ), woken AS (
-        INSERT INTO outbox (task_id, attempt)
-        SELECT id, attempt FROM added WHERE held_by IS NULL
-    )
-    SELECT id FROM added
+    INSERT INTO tasks (id, org, project, kind, asset, pipeline_version, run_id, config, trigger,
+                       event_id, dedupe_key, scope, pool, priority, max_concurrency, max_attempts,
+                       retry_delays_s, timeout_s, lease_s, held_by)
+    SELECT * FROM jsonb_to_recordset(%(tasks)s) AS t (
+        id uuid, org text, project text, kind text, asset text, pipeline_version text, run_id uuid,
+        config jsonb, trigger text, event_id uuid, dedupe_key text, scope jsonb, pool text,
+        priority smallint, max_concurrency integer, max_attempts integer, retry_delays_s integer[],
+        timeout_s integer, lease_s integer, held_by text)
+    ORDER BY id              -- one order for all: two that add the same tasks do not deadlock
+    ON CONFLICT DO NOTHING   -- the event was replayed
+    RETURNING id
 """
 FIND = f"SELECT {COLUMNS} FROM tasks WHERE id = %(id)s AND org = %(org)s AND project = %(project)s"
 LOCK = f"{FIND} FOR UPDATE"
-LOCK_NOW = f"{LOCK} SKIP LOCKED"
+# One look at the index for each lane finds the head of it, its most urgent task. Of the lanes with
+# place for one more, that of the most urgent head gives a task that no other claim is just taking:
+# a full pool, or thousands of tasks of an asset at its limit, cost no more than a look at one row.
+# The places are counted again when the task is locked.
+LOCK_NEXT = f"""
+    WITH RECURSIVE heads AS (
+        (SELECT pool, lane, kind, asset, max_concurrency, priority, created_at FROM tasks
+         WHERE org = %(org)s AND project = %(project)s AND status = 'Queued' AND held_by IS NULL
+         ORDER BY pool, lane, priority DESC, created_at LIMIT 1)
+        UNION ALL
+        SELECT next.* FROM heads h CROSS JOIN LATERAL (
+            SELECT pool, lane, kind, asset, max_concurrency, priority, created_at FROM tasks t
+            WHERE org = %(org)s AND project = %(project)s AND (t.pool, t.lane) > (h.pool, h.lane)
+              AND status = 'Queued' AND held_by IS NULL
+            ORDER BY pool, lane, priority DESC, created_at LIMIT 1) next
+    ), lanes AS (
+        SELECT h.pool, h.lane FROM heads h
+        JOIN pools p ON p.org = %(org)s AND p.project = %(project)s AND p.name = h.pool
+        WHERE h.pool = ANY(%(pools)s)
+          AND (p.unlimited OR EXISTS (
+              SELECT FROM slots s WHERE s.org = %(org)s AND s.project = %(project)s
+                AND s.pool = h.pool AND s.task_id IS NULL))
+          AND (h.lane = '' OR h.max_concurrency > (
+              SELECT count(*) FROM tasks r WHERE r.org = %(org)s AND r.project = %(project)s
+                AND r.kind = h.kind AND r.asset = h.asset AND r.status = 'Running'))
+        ORDER BY h.priority DESC, h.created_at
+    )
+    SELECT found.* FROM lanes CROSS JOIN LATERAL (
+        SELECT {COLUMNS} FROM tasks
+        WHERE org = %(org)s AND project = %(project)s AND pool = lanes.pool AND lane = lanes.lane
+          AND status = 'Queued' AND held_by IS NULL
+        ORDER BY priority DESC, created_at LIMIT 1 FOR UPDATE SKIP LOCKED) found
+    LIMIT 1
+"""
 LIST = f"""
     SELECT {COLUMNS} FROM tasks
     WHERE org = %(org)s AND project = %(project)s
@@ -67,6 +90,8 @@ ATTEMPTS = """
     SELECT attempt, worker, slot, started_at, ended_at, outcome, error FROM attempts
     WHERE task_id = %(id)s ORDER BY attempt
 """
+PINS = "SELECT pins FROM attempts WHERE task_id = %(id)s AND attempt = %(attempt)s"
+PIN = "UPDATE attempts SET pins = %(pins)s WHERE task_id = %(id)s AND attempt = %(attempt)s"
 # Tasks that nobody has begun are made by the version that is active when they begin.
 MOVE = """
     UPDATE tasks SET pipeline_version = %(version)s
@@ -88,6 +113,10 @@ REMOVE_FINISHED = """
     )
 """
 COUNTS = "SELECT status, count(*) AS n FROM tasks GROUP BY status"
+QUEUED = """
+    SELECT concat_ws('/', org, project, pool) AS pool, count(*) AS n FROM tasks
+    WHERE status = 'Queued' AND held_by IS NULL GROUP BY org, project, pool ORDER BY 1
+"""
 
 
 class Tasks:
@@ -95,12 +124,13 @@ class Tasks:
         self.tx = tx
 
     def add(self, tasks: Sequence[NewTask]) -> list[UUID]:
-        """Add the tasks that are not there yet, each with its wake-up unless it is held; return
-        their ids."""
+        """Add the tasks that are not there yet, and return their ids."""
         if not tasks:
             return []
         given = Jsonb([_row(task) for task in tasks])
-        return [row["id"] for row in self.tx.execute(ADD, {"tasks": given}).fetchall()]
+        added = [row["id"] for row in self.tx.execute(ADD, {"tasks": given}).fetchall()]
+        notify(self.tx, added)
+        return added
 
     def get(self, task: UUID, owner: Owner) -> Task:
         return self._one(FIND, task, owner)
@@ -109,10 +139,10 @@ class Tasks:
         """Return the task as it is now; nobody changes it until the transaction ends."""
         return self._one(LOCK, task, owner)
 
-    def lock_now(self, task: UUID, owner: Owner) -> Task | None:
-        """Lock the task as `lock` does, but without waiting; None if somebody else has it."""
-        given = owner.key | {"id": task}
-        row = self.tx.execute(LOCK_NOW.encode(), given).fetchone()
+    def lock_next(self, owner: Owner, pools: Sequence[str]) -> Task | None:
+        """Lock the most urgent task of the pools that may begin; None if there is none."""
+        given = owner.key | {"pools": list(pools)}
+        row = self.tx.execute(LOCK_NEXT.encode(), given).fetchone()
         return None if row is None else task_of(row)
 
     def _one(self, query: str, task: UUID, owner: Owner) -> Task:
@@ -124,6 +154,15 @@ class Tasks:
 
     def attempts(self, task: UUID) -> Sequence[dict[str, Any]]:
         return self.tx.execute(ATTEMPTS, {"id": task}).fetchall()
+
+    def pin(self, task: Task, pins: Mapping[str, Any]) -> None:
+        """Record the inputs and outputs that the current attempt is assigned."""
+        given = {"id": task.id, "attempt": task.attempt, "pins": Jsonb(dict(pins))}
+        self.tx.execute(PIN, given)
+
+    def pins(self, task: Task) -> Mapping[str, Any]:
+        row = self.tx.execute(PINS, {"id": task.id, "attempt": task.attempt}).fetchone()
+        return (row and row["pins"]) or {}
 
     def starting(self, prefix: str, owner: Owner) -> list[UUID]:
         """List tasks whose id begins like this, two at most."""
@@ -160,6 +199,10 @@ class Tasks:
     def counts(self) -> dict[str, int]:
         found = {status.value: 0 for status in TaskStatus}
         return found | {row["status"]: row["n"] for row in self.tx.execute(COUNTS).fetchall()}
+
+    def queued(self) -> dict[str, int]:
+        """Count the tasks of each pool that may be claimed."""
+        return {row["pool"]: row["n"] for row in self.tx.execute(QUEUED).fetchall()}
 
 
 def task_of(row: Mapping[str, Any]) -> Task:

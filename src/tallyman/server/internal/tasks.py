@@ -13,11 +13,10 @@ from tallyman.control.dispatch.emit import emit
 from tallyman.control.dispatch.ended import EndedAttempt
 from tallyman.control.dispatch.report import heartbeat
 from tallyman.domain.task.fence import Refusal
-from tallyman.errors import UsageError
 from tallyman.registry.task.pools import Pools
 from tallyman.registry.task.tasks import Tasks
 from tallyman.registry.task.worker_tokens import KnownWorker
-from tallyman.server.dispatcher import Caller, Dispatcher, Dispatching
+from tallyman.server.dispatcher import PATIENCE_S, Caller, Dispatcher, Dispatching
 from tallyman.server.internal.forms import ClaimForm, CompleteForm, EventsForm, FencedForm
 
 router = APIRouter(prefix="/internal", tags=["worker"])
@@ -25,16 +24,17 @@ router = APIRouter(prefix="/internal", tags=["worker"])
 
 @router.post("/task-claim")
 def task_claim(form: ClaimForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
-    """Claim a task. Not claimed: do not run it."""
+    """Claim a task, and get all that its work needs. Not claimed: do not run it."""
     who = f"{worker.name}/{form.worker_id}"
-    if form.task_id is None:
+    if form.task_id is not None:
+        with dispatcher.database.transaction() as tx:
+            found = claim(tx, worker.owner, form.task_id, who)
+    else:
         dispatcher.presence.claims(worker.owner, who)
-        answer = _next(form, worker, who, dispatcher)
-        got = answer.task.id if isinstance(answer, Claimed) else None
+        found = _next(form, worker, who, dispatcher)
+        got = found.task.id if isinstance(found, Claimed) else None
         dispatcher.presence.claims(worker.owner, who, got)
-        return answer.to_json()
-    with dispatcher.database.transaction() as tx:
-        return claim(tx, worker.owner, form.task_id, who).to_json()
+    return dispatcher.answer(worker.owner, found) if isinstance(found, Claimed) else found.to_json()
 
 
 def _next(
@@ -48,7 +48,9 @@ def _next(
             return before or NotClaimed(Refusal.EMPTY)
         wait_s = form.wait_s if may_wait else 0.0
         pools = form.pools or dispatcher.pools(worker.owner)
-        found = claim_next(dispatcher.queue, worker.owner, pools, who, wait_s)
+        found = claim_next(
+            dispatcher.database, dispatcher.wakeups, worker.owner, pools, who, wait_s
+        )
         if isinstance(found, Claimed):
             return found
         # The call without an answer may have waited on, and claimed meanwhile.
@@ -74,20 +76,7 @@ def task_fetch(task_id: UUID, worker: Caller, dispatcher: Dispatching) -> dict[s
     whoever works on the task got them with its claim."""
     with dispatcher.database.transaction() as tx:
         task, slot = Tasks(tx).get(task_id, worker.owner), Pools(tx).held(task_id)
-    return task.payload(slot and replace(slot, env={}))
-
-
-@router.post("/task-assignment")
-def task_assignment(form: FencedForm, worker: Caller, dispatcher: Dispatching) -> dict[str, Any]:
-    """Assign a running attempt at a target: all that making it needs. If it cannot be made, the
-    attempt has failed when this answers."""
-    if dispatcher.targets is None:
-        raise UsageError("this server has no project, and cannot assign targets")
-    package = dispatcher.targets.assign(worker.owner, form.fence)
-    dispatcher.loops.wake()
-    if package is None:
-        return {"status": "Failed"}
-    return {"status": "Assigned", "package": package.to_json(), "process": package.process}
+        return task.payload(slot and replace(slot, env={}), Tasks(tx).pins(task))
 
 
 @router.post("/heartbeat")
@@ -108,7 +97,7 @@ def task_events(form: EventsForm, worker: Caller, dispatcher: Dispatching) -> di
     """Emit events of a running attempt."""
     owner, fence = worker.owner, form.fence
     events = [one.event for one in form.events]
-    emitted = dispatcher.change(lambda tx: emit(tx, owner, fence, events))
+    emitted = dispatcher.database.durably(lambda tx: emit(tx, owner, fence, events), PATIENCE_S)
     return {"accepted": emitted.accepted, "duplicates": emitted.duplicates}
 
 
