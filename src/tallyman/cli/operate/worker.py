@@ -21,11 +21,10 @@ from tallyman.on_demand import OnDemand
 from tallyman.settings import SERVER_VARIABLE, Secret
 
 if TYPE_CHECKING:
-    from tallyman.worker import client, entries
+    from tallyman.worker import client
     from tallyman.worker import worker as at_work
 else:
     client = OnDemand("tallyman.worker.client")
-    entries = OnDemand("tallyman.worker.entries")
     at_work = OnDemand("tallyman.worker.worker")
 
 MOST_AT_ONCE = 64
@@ -77,7 +76,7 @@ def work(
     if not 1 <= concurrency <= MOST_AT_ONCE:
         raise UsageError(f"--concurrency is a number from 1 to {MOST_AT_ONCE}, not {concurrency}")
     calls = client.ServerClient(server, _token(token_file))
-    made = at_work.Worker(calls, entries.ENTRIES, pool or [], concurrency=concurrency)
+    made = at_work.Worker(calls, at_work.ENTRIES, pool or [], concurrency=concurrency)
     with logging_to_terminal(as_json=json_output), _draining(made, quiet=with_server):
         if with_server:
             threading.Thread(target=_drain_at_end, args=(made,), daemon=True).start()
