@@ -41,7 +41,8 @@ ADD = """
 """
 PASSWORD = "hunter2-s3cret"
 NOTE = """
-    INSERT INTO audit_log (event_type, actor_id, resource, action) VALUES ('test', 'me', 'x', 'y')
+    INSERT INTO audit_log (org, project, event_type, actor_id, resource, action)
+    VALUES ('default', 'test', 'test', 'me', 'x', 'y')
 """
 NOTES = "SELECT count(*) AS n FROM audit_log"
 COMMAND = """

@@ -197,7 +197,7 @@ def test_the_status_tells_what_is_there(tallyman: Callable[..., str], home: Path
 def test_migrating_tells_what_was_applied(tallyman: Callable[..., str], empty: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TALLYMAN_DATABASE_URL", empty)
-        assert tallyman("migrate").startswith("applied  0001 history\n")
+        assert tallyman("migrate").startswith("applied  0001 runs\n")
         assert "nothing to do" in tallyman("migrate")
         assert "up to date" in tallyman("status")
 

@@ -211,27 +211,3 @@ def test_materializations_are_found_by_what_people_ask_for(database: Database) -
         "gin (upstream_assets)",
     ):
         assert asked in found
-
-
-BEFORE_PLANS = """
-    INSERT INTO pipeline_versions (org, project, hash, definition)
-    VALUES ('default', 'p', 'old', '{}')
-"""
-
-
-def test_versions_of_a_pipeline_from_before_plans_were_kept_stay(
-    empty: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = migrate.known()
-    before = [migration for migration in now if migration.version < 9]
-    with monkeypatch.context() as earlier:
-        earlier.setattr(migrate, "known", lambda: before)
-        migrate.apply(empty)
-    with psycopg.connect(empty) as owner:
-        owner.execute(BEFORE_PLANS)
-    migrate.apply(empty)
-    with psycopg.connect(empty) as owner:
-        found = owner.execute("SELECT hash, definition, plan, files FROM pipeline_versions")
-        assert found.fetchall() == [("old", {}, None, None)]
-        with pytest.raises(psycopg.errors.CheckViolation):
-            owner.execute("UPDATE pipeline_versions SET plan = '{}'")

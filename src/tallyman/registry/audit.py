@@ -21,7 +21,7 @@ ADD = """
 LIST = """
     SELECT at, event_type, actor_id, resource, action, details, correlation_id
     FROM audit_log
-    WHERE (project IS NULL OR (org = %(org)s AND project = %(project)s))   -- NULL: an old entry
+    WHERE org = %(org)s AND project = %(project)s
       AND (%(run)s::uuid IS NULL OR correlation_id = %(run)s)
     ORDER BY id DESC LIMIT %(limit)s
 """

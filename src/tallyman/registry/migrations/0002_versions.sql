@@ -1,8 +1,8 @@
--- Datasets, their versions, and the commits that move what is current.
+-- Datasets, their versions, the commits that move what is current, and the pipelines that make them.
 
 CREATE TABLE datasets (
     id               uuid PRIMARY KEY DEFAULT gen_random_uuid(),  -- the only name in storage
-    org              varchar(64) NOT NULL DEFAULT 'default',
+    org              varchar(64) NOT NULL,
     name             varchar(128) NOT NULL CHECK (name ~ '^[a-z][a-z0-9_]{0,127}$'),
     kind             varchar(10) NOT NULL CHECK (kind IN ('asset', 'table')),
     project          varchar(255) NOT NULL,               -- the project that produces it
@@ -24,7 +24,7 @@ CREATE TABLE datasets (
 CREATE TABLE commits (
     id               uuid PRIMARY KEY,
     seq              bigint GENERATED ALWAYS AS IDENTITY UNIQUE,  -- assigned while the head is locked
-    org              varchar(64) NOT NULL DEFAULT 'default',
+    org              varchar(64) NOT NULL,
     kind             varchar(20) NOT NULL CHECK (kind IN
                      ('run', 'apply', 'rollback', 'mutate', 'load')),
     parent           uuid REFERENCES commits (id),
@@ -37,14 +37,16 @@ CREATE TABLE commits (
     key              uuid NOT NULL UNIQUE,                -- to find the commit if the reply was lost
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX idx_commits_project ON commits (project, seq DESC);
+CREATE INDEX idx_commits_project ON commits (org, project, seq DESC);
 
--- One row per org: commits form a line, and this is its end.
+-- One row per pipeline: its commits form a line, and this is its end. Pipelines do not wait for
+-- each other: a dataset has one producer.
 CREATE TABLE heads (
-    org       varchar(64) PRIMARY KEY,
-    commit_id uuid REFERENCES commits (id)
+    org       varchar(64),
+    project   varchar(255),
+    commit_id uuid REFERENCES commits (id),
+    PRIMARY KEY (org, project)
 );
-INSERT INTO heads (org) VALUES ('default');
 
 CREATE TABLE versions (
     id                uuid PRIMARY KEY,
@@ -58,6 +60,7 @@ CREATE TABLE versions (
     byte_count        bigint NOT NULL,
     file_count        integer NOT NULL,
     metadata_location text,                               -- NULL: there is nothing to read
+    metadata_files    jsonb NOT NULL,                     -- [{path, sha256, bytes}]
     purged_at         timestamptz,
     created_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (dataset_id, ordinal),
@@ -87,8 +90,10 @@ CREATE TABLE fragments (
     CHECK (staged_at IS NULL OR (files IS NOT NULL AND digest IS NOT NULL AND schema IS NOT NULL
                                  AND row_count IS NOT NULL AND byte_count IS NOT NULL))
 );
-CREATE INDEX idx_fragments_dataset ON fragments (dataset_id);
+-- Each target looks up its own partition, of which there may be thousands.
+CREATE INDEX idx_fragments_partition ON fragments (dataset_id, partition);
 CREATE INDEX idx_fragments_materialization ON fragments (materialization_id);
+ALTER TABLE materializations ADD FOREIGN KEY (fragment_id) REFERENCES fragments (id);
 
 -- The fragments of version n: since <= n, and until is NULL or > n.
 CREATE TABLE version_fragments (
@@ -102,15 +107,9 @@ CREATE TABLE version_fragments (
 CREATE UNIQUE INDEX idx_version_fragments_live ON version_fragments (dataset_id, fragment_id)
     WHERE until IS NULL;
 
--- Find the results made from exactly this one, to mark them as stale when it is replaced.
-CREATE INDEX idx_materializations_upstream_ids ON materializations USING gin (upstream_ids)
-    WHERE status = 'success';
-ALTER TABLE materializations ADD fragment_id uuid REFERENCES fragments (id);
-ALTER TABLE runs ADD pins jsonb NOT NULL DEFAULT '{}';    -- dataset -> version that the run reads
-
 -- A permanent name for one version. It shares a namespace with datasets: both are read by name.
 CREATE TABLE snapshots (
-    org        varchar(64) NOT NULL DEFAULT 'default',
+    org        varchar(64) NOT NULL,
     alias      varchar(128) NOT NULL CHECK (alias ~ '^[a-z][a-z0-9_]{0,127}$'),
     dataset_id uuid NOT NULL REFERENCES datasets (id),
     ordinal    integer NOT NULL,
@@ -120,21 +119,34 @@ CREATE TABLE snapshots (
     FOREIGN KEY (dataset_id, ordinal) REFERENCES versions (dataset_id, ordinal)
 );
 
+-- What a pipeline was: its compiled plan, which can be run, and the text of the files it was made from.
 CREATE TABLE pipeline_versions (
+    org        varchar(64) NOT NULL,
     project    varchar(255) NOT NULL,
     hash       varchar(64) NOT NULL,
     definition jsonb NOT NULL,
+    plan       text,
+    files      jsonb,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (project, hash)
+    PRIMARY KEY (org, project, hash),
+    CHECK ((plan IS NULL) = (files IS NULL))
 );
+-- Where a pipeline's files are, so that the others find them, and the version that is active: none
+-- until the first run has made one.
 CREATE TABLE pipelines (
-    project        varchar(255) PRIMARY KEY,
-    active_version varchar(64) NOT NULL,
-    commit_id      uuid NOT NULL REFERENCES commits (id),
-    FOREIGN KEY (project, active_version) REFERENCES pipeline_versions (project, hash)
+    org            varchar(64) NOT NULL,
+    project        varchar(255) NOT NULL,
+    active_version varchar(64),
+    commit_id      uuid REFERENCES commits (id),
+    home           text NOT NULL,
+    warehouse      text NOT NULL,
+    PRIMARY KEY (org, project),
+    FOREIGN KEY (org, project, active_version) REFERENCES pipeline_versions (org, project, hash),
+    CHECK ((active_version IS NULL) = (commit_id IS NULL))
 );
 CREATE TABLE plans (
     id         uuid PRIMARY KEY,
+    org        varchar(64) NOT NULL,
     project    varchar(255) NOT NULL,
     actor      varchar(255) NOT NULL,
     content    jsonb NOT NULL,
@@ -188,9 +200,26 @@ BEGIN
         GRANT UPDATE (processed_at) ON invalidations TO tallyman_app;
         GRANT SELECT, INSERT, UPDATE ON datasets, heads, fragments, pipelines, plans TO tallyman_app;
         GRANT SELECT, INSERT, UPDATE, DELETE ON iceberg_tables TO tallyman_app;
-        GRANT SELECT ON iceberg_namespace_properties TO tallyman_app;
+        -- Each organisation has a catalog of its own for outside readers.
+        GRANT SELECT, INSERT ON iceberg_namespace_properties TO tallyman_app;
     END IF;
 EXCEPTION WHEN insufficient_privilege THEN
     RAISE NOTICE 'role tallyman_app could not be given the new tables: the program works as the owner';
+END
+$$;
+
+-- A role for outside readers: it may read Iceberg's tables of names, and nothing else.
+DO $$
+BEGIN
+    BEGIN
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_reader') THEN
+            CREATE ROLE tallyman_reader NOLOGIN;
+        END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+        NULL;  -- another database of this server created it at the same time
+    END;
+    GRANT SELECT ON iceberg_tables, iceberg_namespace_properties TO tallyman_reader;
+EXCEPTION WHEN insufficient_privilege THEN
+    RAISE NOTICE 'role tallyman_reader could not be made: `tallyman db url` says how to make a reader';
 END
 $$;

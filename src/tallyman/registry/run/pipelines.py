@@ -56,10 +56,8 @@ READERS = """
     ORDER BY p.project
 """
 ACTIVATE = """
-    INSERT INTO pipelines (org, project, active_version, commit_id)
-    VALUES (%(org)s, %(project)s, %(hash)s, %(commit)s)
-    ON CONFLICT (org, project) DO UPDATE
-    SET active_version = excluded.active_version, commit_id = excluded.commit_id
+    UPDATE pipelines SET active_version = %(hash)s, commit_id = %(commit)s
+    WHERE org = %(org)s AND project = %(project)s   -- the run that made the version placed it
 """
 # Write only what differs: most runs find the row as it is.
 PLACE = """
@@ -140,14 +138,15 @@ class Pipelines:
         return [(Owner(owner.org, row["project"]), row["active_version"]) for row in rows]
 
     def activate(self, owner: Owner, hash: str, commit: UUID) -> None:
-        self.tx.execute(ACTIVATE, owner.key | {"hash": hash, "commit": commit})
+        moved = self.tx.execute(ACTIVATE, owner.key | {"hash": hash, "commit": commit})
+        assert moved.rowcount == 1
 
     def place(self, owner: Owner, home: str, warehouse: str) -> None:
         """Record where the pipeline's files are, before others can refer to them."""
         self.tx.execute(PLACE, owner.key | {"home": home, "warehouse": warehouse})
 
     def home(self, owner: Owner) -> str | None:
-        """Return the folder of the pipeline; None if it has not run since it is recorded."""
+        """Return the folder of the pipeline; None if it was never run."""
         row = self.tx.execute(HOME, owner.key).fetchone()
         return row["home"] if row else None
 

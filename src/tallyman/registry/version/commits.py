@@ -246,5 +246,5 @@ def _commit(row: Mapping[str, Any], moves: Sequence[Move]) -> Commit:
 
 def _version(row: Mapping[str, Any]) -> Version:
     found = dict(row)
-    files = tuple(DataFile(**file) for file in found.pop("metadata_files") or ())
+    files = tuple(DataFile(**file) for file in found.pop("metadata_files"))
     return Version(metadata_files=files, **found)

@@ -66,6 +66,8 @@ CREATE INDEX idx_tasks_retries ON tasks (next_retry_at) WHERE status = 'Failed' 
 CREATE INDEX idx_tasks_held ON tasks (held_by) WHERE held_by IS NOT NULL;
 CREATE INDEX idx_tasks_finished ON tasks (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX idx_tasks_project ON tasks (org, project, created_at DESC);
+-- Tasks of a run are looked up with every one of them that ends.
+CREATE INDEX idx_tasks_run ON tasks (run_id) WHERE run_id IS NOT NULL;
 
 CREATE TABLE slots (
     org     varchar(64) NOT NULL,
