@@ -7,8 +7,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -37,6 +39,7 @@ KNOWN = (
 DATABASE_VARIABLE = "TALLYMAN_DATABASE_URL"
 KEY_VARIABLE = "TALLYMAN_SIGNING_KEY"
 SERVER_VARIABLE = "TALLYMAN_SERVER"
+INSECURE_VARIABLE = "TALLYMAN_INSECURE"
 NO_SERVER = "none"
 """In place of an address: commands make runs themselves, whatever tallyman.yaml says."""
 CONNECT_VARIABLE = "SPARK_REMOTE"
@@ -292,10 +295,31 @@ def _server(home: Path, written: object) -> str | None:
     address = from_environment or written
     if address is None or address == NO_SERVER:
         return None
-    if not isinstance(address, str) or not SERVER.fullmatch(address.strip()):
-        expected = "http://host:port, https://host, unix:path or none"
+    insecure = os.environ.get(INSECURE_VARIABLE) == "1"
+    return server_address(address, where, insecure=insecure)
+
+
+def server_address(address: object, where: str = "server", *, insecure: bool = False) -> str:
+    """Check the address of a server, for whoever calls one. Unless `insecure`, refuse one of
+    another machine without TLS: tokens and data of tasks could be read on the way."""
+    text = address.strip().rstrip("/") if isinstance(address, str) else ""
+    if not SERVER.fullmatch(text):
+        expected = "http://host:port, https://host or unix:path"
         raise UsageError(f"{where}: expected {expected}, not {_shown(address)}")
-    return address.strip().rstrip("/")
+    if text.startswith("http:") and not insecure and not is_local(urlsplit(text).hostname or ""):
+        raise UsageError(
+            f"{where}: {text} is another machine, and http:// is not encrypted: others could read "
+            f"tokens on the way. Use https://, or allow it with --insecure or {INSECURE_VARIABLE}=1"
+        )
+    return text
+
+
+def is_local(host: str) -> bool:
+    """True if the name or address of a host is that of this machine, whatever its network."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _connect_server() -> str | None:

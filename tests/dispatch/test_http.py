@@ -293,3 +293,22 @@ def test_a_server_that_drains_lets_waiting_claims_go(
     assert started.drained() == "drained"
     assert not (tmp_path / "socket").exists()
     client.close()
+
+
+def test_a_token_goes_unencrypted_to_this_machine_only() -> None:
+    token = Secret("tmw_x")
+    for address in ("http://192.0.2.1:7401", "http://tallyman.example", "http://[2001:db8::1]:7"):
+        with pytest.raises(UsageError, match=r"not encrypted.*--insecure"):
+            ServerClient(address, token)
+        assert ServerClient(address, token, insecure=True).address == address
+    for address in (
+        "http://127.0.0.2:1",
+        "http://localhost",
+        "http://[::1]:7",
+        "https://x",
+        "unix:s",
+    ):
+        assert ServerClient(address, token).address == address
+    for address in ("http://a:b@localhost:1", "http://", "ftp://localhost", "localhost:7401"):
+        with pytest.raises(UsageError, match="expected http://host:port"):
+            ServerClient(address, token, insecure=True)

@@ -56,6 +56,12 @@ def test_something_else_at_the_address_of_the_server_is_named(shop: Shop) -> Non
     text = settings.read_text()
     settings.write_text(text + "server: ftp://x\n")
     reply = shop.home.printed("doctor")
-    assert "server: expected http://host:port, https://host, unix:path or none" in str(reply)
+    assert "server: expected http://host:port, https://host or unix:path, not 'ftp://x'" in str(
+        reply
+    )
+    settings.write_text(text + "server: http://192.0.2.1:1\n")
+    reply = shop.home.printed("runs")
+    assert (reply.code, "http:// is not encrypted" in reply.stderr) == (2, True)
+    assert shop.home.printed("runs", TALLYMAN_INSECURE="1").code == 0
     settings.write_text(text + "server: http://127.0.0.1:1\n")
     assert "it does not answer" in checks(shop)["server"][1]

@@ -169,14 +169,20 @@ def test_a_worker_elsewhere_needs_a_token_and_drains(shop: Shop, tmp_path: Path)
 def test_mistakes_are_named(shop: Shop, tmp_path: Path) -> None:
     server = shop.server("--workers", "0")
     port = server.address.rpartition(":")[2]
-    (tmp_path / "two").write_text("a b")
+    two, open_to_all = tmp_path / "two", tmp_path / "open"
+    for file, text, mode in ((two, "a b", 0o600), (open_to_all, "tmw_x", 0o640)):
+        file.write_text(text)
+        file.chmod(mode)
     for words, expected in {
         ("server", "--bind", f"127.0.0.1:{port}"): "Address already in use. Choose another port",
         ("server", "--bind", "0.0.0.0:7401"): "would travel unencrypted",
         ("server", "--bind", "nowhere"): "expected host:port or unix:path",
         ("server", "--workers", "65"): "--workers is a number from 0 to 64, not 65",
         ("worker", "--server", "http://x"): "a worker needs --server URL and --token-file FILE",
-        ("worker", "--server", "x", "--token-file", str(tmp_path / "two")): "not 2 words",
+        ("worker", "--server", "x", "--token-file", str(two)): "not 2 words",
+        ("worker", "--server", "x", "--token-file", str(open_to_all)): (
+            f"others can read it (640): chmod 600 {open_to_all}"
+        ),
         ("worker", "--server", "x", "--token-file", str(tmp_path / "none")): "cannot be read",
         ("worker", "token", "create", "a b"): "the name of a token: expected letters",
         ("worker", "token", "revoke", "nobody"): "there is no worker token 'nobody'",

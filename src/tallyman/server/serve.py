@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ from tallyman.errors import UsageError
 from tallyman.registry.database import Database
 from tallyman.server.app import internal_app
 from tallyman.server.dispatcher import THREADS, Dispatcher
+from tallyman.settings import is_local
 
 UNIX = "unix:"
 DRAIN_S = 30
@@ -61,13 +61,9 @@ def listen(bind: str, *, remote: bool) -> tuple[socket.socket, str]:
         return _listen_unix(Path(bind.removeprefix(UNIX)).absolute())
     host, _, port = bind.rpartition(":")
     host = host.strip("[]")
-    try:
-        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
     if not port.isdigit() or int(port) > 65535 or not host:
         raise UsageError(f"expected host:port or unix:path to listen at, not {bind!r}")
-    if not local and not remote:
+    if not remote and not is_local(host):
         raise UsageError(
             f"{bind} is not on this machine only: tokens of workers would travel unencrypted. "
             "Listen at 127.0.0.1 behind a proxy that speaks TLS"

@@ -45,7 +45,7 @@ class Attempt:
         self._deadline = time.monotonic() + float(self._task["timeout_s"])
         self._beat_s = min(float(self._task["lease_s"]) / 3, LONGEST_BEAT_S)
         self._stop_at: float | None = None
-        self._begun = self._fit = self._vanished = False
+        self._begun = self._fit = self._again = False
         self._kept: list[Any] = []
         """Events that came after the lease was over: they count with the completion."""
 
@@ -66,15 +66,15 @@ class Attempt:
         self._report(result)
 
     def _work(self, kind: ChildKind) -> dict[str, Any]:
-        """Have the work done by a child; return the result once that has ended or waits again."""
+        """Have the work done by a child; return the result once that has ended or waits again. If
+        the child died while it waited, or lost its JVM, a new one does the work, once."""
         result = self._work_in(self._children.take(kind))
-        if self._vanished:
-            # It died while it waited for a task, and has not begun this one: another one may.
-            result = self._work_in(self._children.take(kind))
+        if self._again and self._stop_at is None:
+            result = self._work_in(self._children.take(kind, new=True))
         return result
 
     def _work_in(self, child: ChildProcess) -> dict[str, Any]:
-        self._begun = self._fit = False
+        self._begun = self._fit = self._again = False
         try:
             child.begin(self._task)
             return self._watch(child)
@@ -107,6 +107,7 @@ class Attempt:
                         return wrong
                 elif "result" in message:
                     self._fit = self._stop_at is None and message.get("fit") is True
+                    self._again = message.get("lost") is True
                     return self._ended(message["result"])
             if ended:
                 return self._without_result(child)
@@ -133,7 +134,7 @@ class Attempt:
         code = child.exit_code()
         if self._stop_at is not None:
             return {"status": "Canceled"}
-        self._vanished = not self._begun and child.tasks > 1
+        self._again = not self._begun and child.tasks > 1
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return _failure("execution_error", f"the process {how}, without a result", child.tail())
 

@@ -30,6 +30,8 @@ CONFINED = "--confined"
 ORPHANED = 113
 """The exit code of a child whose worker died."""
 
+OF_SPARK = ("pyspark.", "py4j.")
+
 
 class Channel:
     """The pipe to the worker, as the work of one task sees it. Every message has the number of its
@@ -45,9 +47,10 @@ class Channel:
     def begin(self) -> None:
         self._write({"begun": True})
 
-    def end(self, result: Mapping[str, Any], *, fit: bool) -> None:
-        """Send the result; `fit` says whether this process may do another task."""
-        self._write({"result": dict(result), "fit": fit})
+    def end(self, result: Mapping[str, Any], *, fit: bool, lost: bool) -> None:
+        """Send the result; `fit` says whether this process may do another task, `lost` whether the
+        failure is that of this process and not of the task."""
+        self._write({"result": dict(result), "fit": fit, "lost": lost})
 
     def _write(self, message: Mapping[str, Any]) -> None:
         with self._writing:
@@ -77,9 +80,13 @@ def main(arguments: Sequence[str] = ()) -> None:
             channel = Channel(pipe, order["number"], writing)
             channel.begin()
             result, fit = work(order["entry"], order["task"], channel)
+            gone = _spark_is_gone()
+            lost = gone and result["status"] == "Failed"
+            if lost:
+                result = {**result, "retryable": True}
             sys.stdout.flush()
             sys.stderr.flush()
-            channel.end(result, fit=fit)
+            channel.end(result, fit=fit and not gone, lost=lost)
         else:
             _prepare(order["entry"], order["process"])
 
@@ -120,18 +127,29 @@ def _work(entry: str, task: Mapping[str, Any], channel: Channel) -> tuple[Mappin
     after an error that nobody foresaw, or that may be over in another process."""
     try:
         work: Work = _function(entry)
-        return {"status": "Completed", **(work(task, channel) or {})}, True
+        result = {"status": "Completed", **(work(task, channel) or {})}
+        return result, result["status"] == "Completed" or not result.get("retryable")
     except TallymanError as error:
         return _refuse(error)[0], not error.retryable
     except Exception as error:
         # A mistake in the work is made again by the next attempt; trouble with files and
-        # connections may be over by then.
+        # connections, or with starting Spark, may be over by then.
         traceback.print_exc()
         code = "io_error" if isinstance(error, OSError) else "execution_error"
         text = f"{type(error).__name__}: {error}"
         known = {"code": code, "message": text[:2000]}
-        failed = {"status": "Failed", "retryable": isinstance(error, OSError), "error": known}
-        return failed, False
+        passes = isinstance(error, OSError) or type(error).__module__.startswith(OF_SPARK)
+        return {"status": "Failed", "retryable": passes, "error": known}, False
+
+
+def _spark_is_gone() -> bool:
+    """True if this process started Spark, and its JVM was killed, or gave up for want of memory."""
+    context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+    active = getattr(context, "_active_spark_context", None)
+    try:
+        return active is not None and bool(active._jsc.sc().isStopped())
+    except Exception:  # nobody answers at the gateway
+        return True
 
 
 def _prepare(entry: str, process: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from tallyman.errors import CallRefused, ServerUnavailable, UsageError
-from tallyman.settings import Secret
+from tallyman.errors import CallRefused, ServerUnavailable
+from tallyman.settings import Secret, server_address
 
 UNIX = "unix:"
 TIMEOUT_S = 40.0
@@ -19,13 +19,11 @@ TIMEOUT_S = 40.0
 
 
 class ServerClient:
-    def __init__(self, address: str, token: Secret, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.address, self._token, self._timeout_s = address.rstrip("/"), token, timeout_s
-        parts = urlsplit(address)
-        if not address.startswith(UNIX) and (
-            parts.scheme not in ("http", "https") or not parts.hostname or parts.username
-        ):
-            raise UsageError(f"expected http://host:port, https://host or unix:path: {address!r}")
+    def __init__(
+        self, address: str, token: Secret, *, insecure: bool = False, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self.address = server_address(address, insecure=insecure)
+        self._token, self._timeout_s = token, timeout_s
         self._kept = threading.local()
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

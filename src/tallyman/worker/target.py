@@ -13,6 +13,11 @@ from tallyman.worker.child import Channel
 _projects = ProjectsOfChild()
 
 
+def prepare_work(process: Mapping[str, Any]) -> None:
+    """Start Spark before there is a task."""
+    _projects.prepare(process)
+
+
 def work(task: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Make the target that the task was assigned. The server records the outcome, also of a
     failure."""

@@ -37,11 +37,12 @@ class WarmChildren:
         self._working = 0
         self._closed = False
 
-    def take(self, kind: ChildKind) -> ChildProcess:
+    def take(self, kind: ChildKind, *, new: bool = False) -> ChildProcess:
         """Return a child for one task of the kind: one that waits for it, or a new one."""
         with self._lock:
             dead = self._drop(lambda child: not child.alive)
-            fitting = next((child for child in reversed(self._waiting) if child.kind == kind), None)
+            fits = (child for child in reversed(self._waiting) if child.kind == kind and not new)
+            fitting = next(fits, None)
             if fitting is not None:
                 self._waiting.remove(fitting)
             self._working += 1

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from tallyman.domain.task.task import TARGET
 from tallyman.errors import CallRefused, ServerUnavailable, TallymanError
 from tallyman.worker.attempt import Attempt
 from tallyman.worker.client import ServerClient
@@ -22,12 +23,13 @@ WAIT_S = 2.0
 PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 CLAIM = "/internal/task-claim"
+ENTRIES = {TARGET: "tallyman.worker.target:work"}
+"""For each kind of task, the function that does it in a child, as `module:function`."""
 
 
 class Worker:
-    """Runs tasks of the pools. `entries` names, for each kind of task, the function that does the
-    work in the child, as `module:function`; `confined` lists the kinds whose function is code of
-    users."""
+    """Runs tasks of the pools. `entries` are such as ENTRIES; `confined` lists the kinds whose
+    function is code of users."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Give workers of the installed command the kinds of task that tests have: Python imports this file
 when it starts."""
 
-from tallyman.worker.entries import ENTRIES
+from tallyman.worker.worker import ENTRIES
 
 ENTRIES.update(
     echo="tests.dispatch.work:echo",

@@ -18,14 +18,13 @@ from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, counted, err, out, table
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
-from tallyman.settings import SERVER_VARIABLE, Secret
+from tallyman.settings import INSECURE_VARIABLE, SERVER_VARIABLE, Secret
 
 if TYPE_CHECKING:
-    from tallyman.worker import client, entries
+    from tallyman.worker import client
     from tallyman.worker import worker as at_work
 else:
     client = OnDemand("tallyman.worker.client")
-    entries = OnDemand("tallyman.worker.entries")
     at_work = OnDemand("tallyman.worker.worker")
 
 MOST_AT_ONCE = 64
@@ -59,6 +58,15 @@ def work(
         typer.Option(help="Only tasks of this pool; repeatable. Default: of all pools."),
     ] = None,
     concurrency: Annotated[int, typer.Option(help="How many tasks to do at once.")] = 1,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure",
+            help="Allow http:// to another machine: others could read the token on the way.",
+            envvar=INSECURE_VARIABLE,
+            show_envvar=True,
+        ),
+    ] = False,
     with_server: Annotated[
         bool, typer.Option("--with-server", hidden=True, help="End when stdin ends.")
     ] = False,
@@ -76,8 +84,8 @@ def work(
         raise UsageError("a worker needs --server URL and --token-file FILE")
     if not 1 <= concurrency <= MOST_AT_ONCE:
         raise UsageError(f"--concurrency is a number from 1 to {MOST_AT_ONCE}, not {concurrency}")
-    calls = client.ServerClient(server, _token(token_file))
-    made = at_work.Worker(calls, entries.ENTRIES, pool or [], concurrency=concurrency)
+    calls = client.ServerClient(server, _token(token_file), insecure=insecure)
+    made = at_work.Worker(calls, at_work.ENTRIES, pool or [], concurrency=concurrency)
     with logging_to_terminal(as_json=json_output), _draining(made, quiet=with_server):
         if with_server:
             threading.Thread(target=_drain_at_end, args=(made,), daemon=True).start()
@@ -90,9 +98,17 @@ def work(
         out.print("ended", markup=False)
 
 
+def _private_text(file: str) -> str:
+    with open(file, encoding="ascii") as opening:
+        mode = os.fstat(opening.fileno()).st_mode & 0o777
+        if mode & 0o077:
+            raise UsageError(f"--token-file: others can read it ({mode:03o}): chmod 600 {file}")
+        return opening.read()
+
+
 def _token(file: str) -> Secret:
     try:
-        text = sys.stdin.readline() if file == "-" else Path(file).read_text(encoding="ascii")
+        text = sys.stdin.readline() if file == "-" else _private_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--token-file: {file} cannot be read: {error}") from None
     words = text.split()

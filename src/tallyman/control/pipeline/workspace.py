@@ -18,9 +18,8 @@ from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion, version_hash
 from tallyman.domain.version.owner import Owner
 from tallyman.engine.spark import short_runs
-from tallyman.engine.spark.mode import is_connect
 from tallyman.engine.spark.project_session import ProjectSession
-from tallyman.engine.spark.settings import QUIET, settings_for
+from tallyman.engine.spark.settings import quiet_for, settings_for
 from tallyman.engine.warehouse.warehouse import Warehouse
 from tallyman.errors import PipelineOutOfReach, PlanDamaged
 from tallyman.registry.database import Database
@@ -149,9 +148,7 @@ class Workspace:
 
     @property
     def _quiet(self) -> Mapping[str, str]:
-        """If columns are redacted, keep their values out of Spark's log."""
-        ours = self.settings.redacted and not is_connect(self.settings.master)
-        return QUIET if ours else {}
+        return quiet_for(self.settings.master, self.settings.redacted)
 
     @contextmanager
     def with_spark(self, conf: Mapping[str, str]) -> Iterator[tuple[Workspace, list[str]]]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 from uuid import UUID
 
 from tallyman.control.bind.describe import RunDescription, description
@@ -15,7 +16,7 @@ from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.make_target import TargetWork, failed
+from tallyman.control.target.make_target import MAKING_TARGETS, SPARK, TargetWork, failed
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.package import MadeTarget, TargetPackage
 from tallyman.control.target.target_inputs import TargetInputs
@@ -30,7 +31,9 @@ from tallyman.engine.observer import Observer
 from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.errors import StorageFailed, TallymanError
+from tallyman.on_demand import imported_meanwhile
 from tallyman.registry.database import Database
+from tallyman.settings import STATE
 from tallyman.state_folder import ready
 
 
@@ -92,16 +95,21 @@ class ProjectsOfChild:
         if self._opened is None or self._key != key:
             settings = package.settings
             none = NoDatabase("", settings.state_folder)
-            session = self._session_for(package)
+            session = self._session_for(package.process)
             version = PipelineVersion(hash=package.version, definition={}, plan=package.plan)
             self._opened = Workspace(settings, none, session).at(version)
             self._key = key
         return self._opened
 
-    def _session_for(self, package: TargetPackage) -> ProjectSession:
-        key, settings = json.dumps(package.process, sort_keys=True), package.settings
+    def prepare(self, process: Mapping[str, Any]) -> None:
+        """Start Spark for targets whose packages have these settings of a process."""
+        with imported_meanwhile(*MAKING_TARGETS, after=SPARK):
+            self._session_for(process).get(process["spark"], process["quiet"])
+
+    def _session_for(self, process: Mapping[str, Any]) -> ProjectSession:
+        key = json.dumps(process, sort_keys=True)
         if self._session is None or self._session[0] != key:
-            self._session = key, ProjectSession(settings.master, settings.state_folder)
+            self._session = key, ProjectSession(process["master"], Path(process["home"]) / STATE)
         return self._session[1]
 
 

@@ -12,6 +12,7 @@ from tallyman.control.pipeline.shared import FoundShared
 from tallyman.control.target.assignment import Assignment
 from tallyman.control.target.outcome import TargetOutcome
 from tallyman.domain.codec import of_plain, to_plain
+from tallyman.engine.spark.settings import quiet_for
 from tallyman.settings import Settings
 
 
@@ -40,7 +41,7 @@ class TargetPackage:
             "home": str(settings.home),
             "master": settings.master,
             "spark": dict(settings.spark),
-            "quiet": bool(settings.redacted),
+            "quiet": quiet_for(settings.master, settings.redacted),
         }
 
     def to_json(self) -> dict[str, Any]:

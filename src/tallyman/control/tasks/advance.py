@@ -38,8 +38,6 @@ class Advanced:
     """Why it could not be published."""
 
 
-
-
 def locked(tx: Transaction, run: UUID) -> RunRecord:
     """Return the run as it is now; no other task of it ends until the transaction does."""
     Runs(tx).lock(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tallyman.engine.spark.mode import is_connect
 
@@ -41,10 +41,12 @@ ONE_MACHINE: Mapping[str, str] = {
 }
 """Settings for Spark inside this process; a cluster has its own."""
 
-QUIET: Mapping[str, str] = {"spark.log.level": "OFF"}
-"""Settings for projects with redacted columns: Spark's log would show values that failed."""
-
 LOCAL = f"local[{CORES}]"
+
+
+def quiet_for(master: str | None, redacted: Sequence[str]) -> dict[str, str]:
+    """Keep the values of redacted columns out of the log of a Spark that is started here."""
+    return {"spark.log.level": "OFF"} if redacted and not is_connect(master) else {}
 
 
 def settings_for(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
