@@ -12,8 +12,8 @@ from typing import Any
 
 from tallyman.domain.compiled import form
 from tallyman.domain.compiled.compiled_plan import CompiledPlan, MistakenPlan
-from tallyman.domain.compiled.declared import read_without_plan
-from tallyman.domain.compiled.kinds import Misshapen
+from tallyman.domain.compiled.declared import SECTIONS, read_items
+from tallyman.domain.compiled.piece import Notes, Piece
 from tallyman.domain.pipeline.declarations import Declarations
 from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline
 from tallyman.errors import DefinitionError, Problem
@@ -65,11 +65,9 @@ class Handover:
         if sum(len(json.dumps(item.value)) for item in self.items) > form.LARGEST:
             message = f"the compiled form has more than {form.LARGEST:,} bytes"
             return declared, [*problems, Problem("pipeline", message)]
+        notes = Notes(problems=problems)
         for item in self.items:
-            try:
-                declared.append(_read(item))
-            except Misshapen as error:
-                problems.append(Problem(error.where, error.message, error.nearest))
+            declared += _read(item, notes)
         declared.places |= self.places
         return declared, problems
 
@@ -87,8 +85,8 @@ class Handover:
 
 def _item(found: Mapping[str, Any]) -> CompiledItem:
     item = CompiledItem(**found)
-    if not (isinstance(item.section, str) and isinstance(item.name, str)):
-        raise ValueError(f"a section or a name is no text: {item.section!r}, {item.name!r}")
+    if not (item.section in tuple(SECTIONS) and isinstance(item.name, str)):
+        raise ValueError(f"no section, or a name is no text: {item.section!r}, {item.name!r}")
     if not (isinstance(item.value, dict) and isinstance(item.code, str | None)):
         raise ValueError(f"{item.section}.{item.name} is not a compiled declaration")
     return item
@@ -98,13 +96,14 @@ def _problems(listed: Sequence[Mapping[str, Any]]) -> tuple[Problem, ...]:
     return tuple(Problem(**each) for each in listed)
 
 
-def _read(item: CompiledItem) -> Item:
-    if item.section not in form.READERS:
-        raise Misshapen(str(item.section), "unknown section")
+def _read(item: CompiledItem, notes: Notes) -> list[Item]:
+    piece = Piece(f"{item.section}.{item.name}", item.value, notes)
     if item.problems:
-        where = f"{item.section}.{item.name}"
-        return read_without_plan(item.name, item.value, MistakenPlan(item.problems), where)
-    found = form.read_item(item.section, item.name, item.value)
-    if isinstance(found, Asset) and isinstance(found.function, CompiledPlan) and item.code:
-        return replace(found, function=replace(found.function, code=item.code))
-    return found
+        return read_items(item.section, item.name, piece, MistakenPlan(item.problems))
+    found = read_items(item.section, item.name, piece)
+    return [
+        replace(each, function=replace(each.function, code=item.code))
+        if isinstance(each, Asset) and isinstance(each.function, CompiledPlan)
+        else each
+        for each in found
+    ]
