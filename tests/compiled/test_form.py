@@ -210,10 +210,6 @@ MISTAKES: dict[str, tuple[str, Any, str, str]] = {
         "assets.a.steps", [{"drop": "a", "select": "b"}], "assets.a.steps[0]", "one verb and its",
     ),
     "unknown verb": ("assets.a.steps", [{"filer": "a"}], "assets.a.steps[0].filer", "unknown step"),
-    "unknown field": (
-        "assets.a.steps", [{"filter": {"where": "a", "x": 1}}], "assets.a.steps[0].filter.x",
-        "unknown key",
-    ),
     "a number for SQL": (
         "assets.a.steps", [{"filter": {"where": 5}}], "assets.a.steps[0].filter.where",
         "expected an expression, found 5",
@@ -249,10 +245,6 @@ MISTAKES: dict[str, tuple[str, Any, str, str]] = {
         "assets.a.steps", [{"withColumn": {"columns": [["a", "1", "2"]]}}],
         "assets.a.steps[0].withColumn.columns[0]", "expected [name, value], found a list",
     ),
-    "out of the project": (
-        "assets.a.steps", [{"output": {"path": "../x"}}], "assets.a.steps[0].output",
-        "use a path in the project",
-    ),
     "many steps": (
         "assets.a.steps", [{"delete": {}}] * 100_000, "assets.a.steps", "more than 500 steps",
     ),
@@ -261,17 +253,9 @@ MISTAKES: dict[str, tuple[str, Any, str, str]] = {
     "no cron": (
         "assets.a.trigger", {"cron": "0 24 * * *"}, "assets.a.trigger", "hour '24': expected 0 to",
     ),
-    "no zone": (
-        "assets.a.trigger", {"cron": "0 2 * * *", "timezone": "../etc"},
-        "assets.a.trigger", "there is no time zone",
-    ),
-    "no attempts": ("assets.a.retry", {"attempts": 0}, "assets.a.retry.attempts", "1 or more"),
     "no duration": (
         "assets.a.retry", {"timeout": "9 s"}, "assets.a.retry", "expected a number and s, m, h or",
     ),
-    "no pool": ("assets.a.pool", "Big Pool", "assets.a", "pool 'Big Pool': use lower-case"),
-    "an urgent one": ("assets.a.priority", 101, "assets.a", "from -100 to 100, not 101"),
-    "no format": ("sources.orders.format", "xml", "sources.orders", "format is one of json"),
 }  # fmt: skip
 
 
@@ -290,6 +274,18 @@ def test_a_mistake_in_a_document_is_named_by_its_path(case: str) -> None:
     [problem] = raised.value.problems
     assert problem.where == f"pipelines/p.json: {where}"
     assert message in problem.message
+
+
+def test_all_mistakes_of_a_document_are_named_at_once() -> None:
+    sources = {"orders": {"path": 5, "keys": "id"}}
+    assets = {"a": {"from": "orders", "steps": [{"filter": 1}, {"drop": [2]}]}, "b": {}}
+    with pytest.raises(DefinitionError) as raised:
+        read({"tallyman": 2, "sources": sources, "assets": assets})
+
+    assert [problem.where for problem in raised.value.problems] == [
+        "tallyman", "sources.orders.keys", "sources.orders.path",
+        "assets.a.steps[0].filter", "assets.a.steps[1].drop[0]", "assets.b",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ A plan is read through the verbs of a Frame, so a document is checked as a writt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from tallyman.domain.compiled.kinds import (
     NAMES,
     SQL,
     TEXT,
+    AnyKind,
     Key,
     Listed,
     Misshapen,
@@ -35,11 +36,6 @@ from tallyman.domain.definition import working_step as working
 from tallyman.domain.definition.arguments import (
     ALTERNATIVES,
     OUTPUT_FORMATS,
-    aggregates_of,
-    condition,
-    group,
-    step_name,
-    step_number,
 )
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import next_number, numbers
@@ -134,163 +130,110 @@ def _drop(frame: Frame, columns: Sequence[str], **given: Any) -> Frame:
     return frame.drop(*columns, **given)
 
 
-def _group_by(
-    frame: Frame, by: Sequence[str], aggregates: Mapping[str, str], name: str | None = None
-) -> Frame:
-    # Not by agg(): its keywords cannot be any name. An empty list of columns makes one group.
-    made = aggregates_of(aggregates)
-    return _added(frame, steps.GroupBy(by=tuple(by), aggregates=made, name=step_name(name)))
-
-
-def _aggregate(
-    frame: Frame,
-    by: Sequence[str],
-    aggregates: Mapping[str, str],
-    where: str | None = None,
-    name: str | None = None,
-    seq: int | None = None,
-) -> Frame:
-    step = working.Aggregate(
-        by=group(by),
-        aggregates=aggregates_of(aggregates),
-        where=condition(where),
-        name=step_name(name),
-        seq=step_number(seq),
-    )
-    return _added(frame, step)
-
-
-def _added(frame: Frame, step: Step) -> Frame:
-    return Frame(frame.input, step, frame)
-
-
 # ---- the verbs -------------------------------------------------------------------------------
 
-_NAME = {"name": Key(TEXT)}
-_NUMBERED = {"name": Key(TEXT), "seq": Key(whole(1))}
-_PAIRS = Ordered(SQL)
-_WITH = {"with": Key(PLAN, required=True, to="other", of="other")}
-_GROUPS = {
-    "by": Key(NAMES, required=True),
-    "set": Key(_PAIRS, required=True, to="aggregates", of="aggregates"),
-}
+
+def _verb(
+    made: type[Step],
+    keys: Mapping[str, Key],
+    make: Callable[..., Frame],
+    short: str | None = None,
+) -> Record:
+    """Describe a verb; every one has a name, and on a working set a number."""
+    numbered = {"seq": Key(whole(1))} if made.in_place else {}
+    return Record(made, {**keys, "name": Key(TEXT), **numbered}, make, short)
+
+
+def _must(kind: AnyKind, to: str = "", of: str = "") -> Key:
+    return Key(kind, True, to, of)
+
+
+_PAIRS, _WHERE = Ordered(SQL), Key(CONDITION)
+_BY, _AGGREGATES = _must(NAMES), _must(_PAIRS, "aggregates", "aggregates")
+_WITH = {"with": _must(PLAN, "other", "other")}
+_SELECTED = Listed(NAMED_SQL, least=1)
 
 VERBS: Mapping[str, Record] = {
-    "select": Record(
-        steps.Select,
-        {"columns": Key(Listed(NAMED_SQL, least=1), required=True), **_NAME},
-        _select,
-        "columns",
+    "select": _verb(steps.Select, {"columns": _must(_SELECTED)}, _select, "columns"),
+    "drop": _verb(steps.Drop, {"columns": _must(NAMES)}, _drop, "columns"),
+    "withColumn": _verb(
+        steps.WithColumns, {"columns": _must(_PAIRS)}, Frame.withColumns, "columns"
     ),
-    "drop": Record(steps.Drop, {"columns": Key(NAMES, required=True), **_NAME}, _drop, "columns"),
-    "withColumn": Record(
-        steps.WithColumns,
-        {"columns": Key(_PAIRS, required=True), **_NAME},
-        Frame.withColumns,
-        "columns",
-    ),
-    "withColumnRenamed": Record(
+    "withColumnRenamed": _verb(
         steps.Rename,
-        {
-            "existing": Key(TEXT, required=True, of="old"),
-            "new": Key(TEXT, required=True),
-            **_NAME,
-        },
+        {"existing": _must(TEXT, of="old"), "new": _must(TEXT)},
         Frame.withColumnRenamed,
     ),
-    "filter": Record(
+    "filter": _verb(
         steps.Filter,
-        {
-            "where": Key(SQL, required=True, to="condition", of="predicate"),
-            "reason": Key(TEXT),
-            **_NAME,
-        },
+        {"where": _must(SQL, "condition", "predicate"), "reason": Key(TEXT)},
         Frame.filter,
         "where",
     ),
-    "expect": Record(
+    "expect": _verb(
         steps.Expect,
         {
-            "rule": Key(TEXT, required=True),
-            "that": Key(SQL, required=True, to="condition", of="predicate"),
+            "rule": _must(TEXT),
+            "that": _must(SQL, "condition", "predicate"),
             "code": Key(TEXT),
             "severity": Key(one_of("warn", "reject", "fail")),
-            **_NAME,
         },
         Frame.expect,
     ),
-    "join": Record(
+    "join": _verb(
         steps.Join,
         {
             **_WITH,
-            "on": Key(ON, required=True),
+            "on": _must(ON),
             "how": Key(one_of("inner", "left")),
             "unmatched": Key(one_of("error", "filter", "keep")),
             "fanout": Key(one_of("error", "expand")),
             "max_unmatched": Key(text_like("^([0-9]+|[0-9]+([.][0-9]+)?%)$")),
-            **_NAME,
         },
         Frame.join,
     ),
-    "groupBy": Record(
-        steps.GroupBy,
-        {
-            "by": Key(NAMES, required=True),
-            "agg": Key(_PAIRS, required=True, to="aggregates", of="aggregates"),
-            **_NAME,
-        },
-        _group_by,
-    ),
-    "explode": Record(
+    "groupBy": _verb(steps.GroupBy, {"by": _BY, "agg": _AGGREGATES}, Frame._group),
+    "explode": _verb(
         steps.Explode,
-        {"column": Key(TEXT, required=True), "alias": Key(TEXT), "outer": Key(FLAG), **_NAME},
+        {"column": _must(TEXT), "alias": Key(TEXT), "outer": Key(FLAG)},
         Frame.explode,
         "column",
     ),
-    "union": Record(steps.Union, {**_WITH, **_NAME}, Frame.union, "with"),
-    "unionByName": Record(steps.Union, {**_WITH, **_NAME}, Frame.unionByName, "with"),
-    "dropDuplicates": Record(
-        steps.DropDuplicates, {"subset": Key(NAMES), **_NAME}, Frame.dropDuplicates, "subset"
+    "union": _verb(steps.Union, _WITH, Frame.union, "with"),
+    "unionByName": _verb(steps.Union, _WITH, Frame.unionByName, "with"),
+    "dropDuplicates": _verb(
+        steps.DropDuplicates, {"subset": Key(NAMES)}, Frame.dropDuplicates, "subset"
     ),
-    "update": Record(
+    "update": _verb(
         working.Update,
         {
-            "set": Key(_PAIRS, required=True),
-            "where": Key(CONDITION),
+            "set": _must(_PAIRS),
+            "where": _WHERE,
             "join": Key(_Lookups(_Lookup(), "aliases and the inputs they stand for")),
-            **_NUMBERED,
         },
         Frame.update,
     ),
-    "delete": Record(working.Delete, {"where": Key(CONDITION), **_NUMBERED}, Frame.delete, "where"),
-    "aggregate": Record(
-        working.Aggregate, {**_GROUPS, "where": Key(CONDITION), **_NUMBERED}, _aggregate
+    "delete": _verb(working.Delete, {"where": _WHERE}, Frame.delete, "where"),
+    "aggregate": _verb(
+        working.Aggregate, {"by": _BY, "set": _AGGREGATES, "where": _WHERE}, Frame._aggregate
     ),
-    "append": Record(
+    "append": _verb(
         working.Append,
         {
-            "from": Key(PLAN, required=True, to="source", of="other"),
+            "from": _must(PLAN, "source", "other"),
             "where": Key(CONDITION, of=None),
-            "aggregate": Key(
-                Record(
-                    dict,
-                    {"by": Key(NAMES, required=True), "set": Key(_PAIRS, required=True)},
-                ),
-                of=None,
-            ),
-            **_NUMBERED,
+            "aggregate": Key(Record(dict, {"by": _BY, "set": _must(_PAIRS)}), of=None),
         },
         Frame.append,
     ),
-    "output": Record(
+    "output": _verb(
         working.Output,
         {
-            "path": Key(TEXT, required=True),
+            "path": _must(TEXT),
             "columns": Key(NAMES),
             "include_deleted": Key(FLAG),
             "format": Key(one_of(*dict.fromkeys(OUTPUT_FORMATS.values()))),
             "register_as": Key(TEXT),
-            **_NUMBERED,
         },
         Frame.output,
         "path",
