@@ -1,21 +1,14 @@
-"""Random documents in the compiled form, grown from the tables that describe it."""
+"""Random documents in the compiled form, grown from the table of verbs."""
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tallyman.domain.compiled.kinds import (
-    FlagKind,
-    FormShape,
-    ListKind,
-    PairsKind,
-    SqlKind,
-    TextKind,
-    WholeKind,
-)
-from tallyman.domain.compiled.steps import STEPS, LookupsKind, OnKind, PlanKind
+from tallyman.domain.compiled.kinds import FLAG, Key, Kind, Listed, Ordered, Record
+from tallyman.domain.compiled.steps import VERBS
 from tallyman.domain.pipeline.trigger import MOST_PRIORITY
 
 Json = Any
@@ -26,31 +19,29 @@ INPUTS = ("orders", "rates")
 
 
 def strategy(kind: Any, depth: int) -> st.SearchStrategy[Json]:
-    """Values of a kind, as the form writes them."""
+    """Values of a kind, as they are written."""
     match kind:
-        case TextKind(allowed=allowed):
-            return st.sampled_from(allowed) if allowed else texts
-        case SqlKind():
-            return texts.filter(lambda text: bool(text.strip()))
-        case FlagKind():
-            return st.booleans()
-        case WholeKind(least=least):
+        case Kind(described={"enum": words}):
+            return st.sampled_from(words)
+        case Kind(described={"minimum": least}):
             return st.integers(least, 2**40)
-        case ListKind(item=item, least=least):
+        case Kind(described={"description": _}):
+            return texts.filter(lambda text: bool(text.strip()))
+        case Kind():
+            return st.booleans() if kind is FLAG else texts
+        case Listed(item=item, least=least):
             return st.lists(strategy(item, depth), min_size=least, max_size=3)
-        case PairsKind():
-            pair = st.tuples(texts, strategy(SqlKind(), depth)).map(list)
+        case Ordered(kind=item):
+            is_alias = not isinstance(item, Kind)
+            name = names.filter(str.isalpha) if is_alias else texts
+            pair = st.tuples(name, strategy(item, depth)).map(list)
             return st.lists(pair, min_size=1, max_size=3, unique_by=lambda each: each[0])
-        case OnKind():
+    match kind.schema():
+        case {"oneOf": _}:
             return texts | st.lists(texts, max_size=2)
-        case LookupsKind():
-            one = st.fixed_dictionaries(
-                {"alias": names.filter(str.isalpha), "other": plans(depth - 1), "on": texts}
-            )
-            return st.lists(one, min_size=1, max_size=2, unique_by=lambda each: each["alias"])
-        case PlanKind():
-            return plans(depth - 1)
-    raise AssertionError(kind)
+        case {"properties": _}:
+            return st.tuples(plans(depth - 1), texts).map(lambda both: {**both[0], "on": both[1]})
+    return plans(depth - 1)
 
 
 FIXED = {
@@ -65,39 +56,51 @@ FIXED = {
     "max_unmatched": st.sampled_from(["0", "12", "5%", "0.5%"]),
     "seq": st.integers(1, 10**6),
 }
-"""Fields with rules of their own, and values that are not the default: that one is left out."""
+"""Keys with rules of their own, and values that are not the default: that one is left out."""
 
 
-def fields(shape: FormShape, depth: int) -> st.SearchStrategy[dict[str, Json]]:
-    given = {n: FIXED[n] if n in FIXED else strategy(k, depth) for n, k in shape.kinds.items()}
-    must = {name: given[name] for name in shape.required()}
+def keys(verb: Record, depth: int) -> st.SearchStrategy[dict[str, Json]]:
+    given = {
+        name: FIXED[name] if name in FIXED else strategy(key.kind, depth)
+        for name, key in verb.keys.items()
+        if key.of is not None
+    }
+    must = {name: each for name, each in given.items() if _is_written(verb, name, verb.keys[name])}
     may = {name: each for name, each in given.items() if name not in must}
     return st.fixed_dictionaries(must, optional=may)
 
 
+def _is_written(verb: Record, name: str, key: Key) -> bool:
+    """True if the field has no default, and may not be None."""
+    [field] = [each for each in fields(verb.made) if each.name == (key.of or name)]
+    return field.default is MISSING and "None" not in str(field.type)
+
+
 def steps(depth: int) -> st.SearchStrategy[dict[str, Json]]:
-    kinds = [
-        fields(each.shape, depth).map(lambda found, kind=kind: {"kind": kind, **found})
-        for kind, each in STEPS.items()
-        if depth > 0 or not {"other", "join"} & set(each.shape.kinds)
+    verbs = [
+        keys(verb, depth).map(lambda found, name=name: {name: found})
+        for name, verb in VERBS.items()
+        if depth > 0 or not {"with", "from", "join"} & set(verb.keys)
     ]
-    return st.one_of(kinds)
+    return st.one_of(verbs)
 
 
 def _rising(listed: list[dict[str, Json]]) -> list[dict[str, Json]]:
     """Keep a number only where it rises and is not the next one anyway."""
     last = 0
     for step in listed:
+        [values] = step.values()
         usual = (last // 10 + 1) * 10
-        if step.get("seq", 0) <= last or step["seq"] == usual:
-            step.pop("seq", None)
-        last = step.get("seq", usual)
+        if values.get("seq", 0) <= last or values["seq"] == usual:
+            values.pop("seq", None)
+        last = values.get("seq", usual)
     return listed
 
 
 def plans(depth: int = 2) -> st.SearchStrategy[dict[str, Json]]:
     listed = st.lists(steps(depth), max_size=4).map(_rising)
-    return st.fixed_dictionaries({"input": st.sampled_from(INPUTS), "steps": listed})
+    made = st.fixed_dictionaries({"from": st.sampled_from(INPUTS), "steps": listed})
+    return made.map(lambda plan: {name: each for name, each in plan.items() if each})
 
 
 def crons() -> st.SearchStrategy[str]:
@@ -119,12 +122,13 @@ def dispatched() -> st.SearchStrategy[dict[str, Json]]:
     zones = st.sampled_from(["Europe/Amsterdam", "America/New_York", "Asia/Kolkata"])
     ticks = st.fixed_dictionaries({"cron": crons()}, optional={"timezone": zones})
     backoff = st.integers(301, 900)
-    policy = {"attempts": st.integers(4, 100), "timeout_s": st.integers(1801, 10**6)}
+    longer = st.integers(1801, 10**6).map("{}s".format)
+    policy = {"attempts": st.integers(4, 100), "timeout": longer}
     # A pause is not above its cap.
     retry = st.fixed_dictionaries({}, optional=policy).flatmap(
         lambda found: (
             st.just(found)
-            | backoff.map(lambda s: {**found, "backoff_s": s, "backoff_cap_s": s + 1})
+            | backoff.map(lambda s: {**found, "backoff": f"{s}s", "backoff_cap": f"{s + 1}s"})
         )
     )
     return st.fixed_dictionaries(

@@ -210,12 +210,12 @@ def compiled(folder: Path, column: str, *, apart: bool = False) -> Reply:
 
 def test_compile_writes_columns_as_text(tmp_path: Path) -> None:
     reply = compiled(tmp_path, 'F.col("v") * 2')
-    steps = reply.json["assets"]["made"]["plan"]["steps"]
+    steps = reply.json["assets"]["made"]["steps"]
 
-    assert steps[0]["predicate"] == "(b = 'paid') AND (v > 0)"
-    assert steps[1]["columns"] == [["twice", "v * 2"]]
-    assert steps[2]["on"] == "b = code"
-    assert steps[3]["aggregates"] == [["total", "sum(twice)"], ["n", "count(*)"]]
+    assert steps[0]["filter"]["where"] == "(b = 'paid') AND (v > 0)"
+    assert steps[1]["withColumn"]["columns"] == [["twice", "v * 2"]]
+    assert steps[2]["join"]["on"] == "b = code"
+    assert steps[3]["groupBy"]["agg"] == [["total", "sum(twice)"], ["n", "count(*)"]]
 
 
 @pytest.mark.parametrize(

@@ -45,27 +45,27 @@ CASES = {
     "predicate": (
         ('"a > 1"', '"a > 2"'),
         "asset clean: rows of clean, daily and monthly are made again",
-        ["step 20_filter: predicate `a > 1` → `a > 2`"],
+        ["step 20_filter: where `a > 1` → `a > 2`"],
     ),
     "new step": (
         ('.filter("a > 1"', '.filter("a < 9", reason="large").filter("a > 1"'),
         "asset clean: rows of clean, daily and monthly are made again",
-        ['step 20_filter is new: {"kind":"filter","predicate":"a < 9","reason":"large"}'],
+        ['step 20_filter is new: {"filter":{"reason":"large","where":"a < 9"}}'],
     ),
     "step gone": (
         ('.expect("given", "a IS NOT NULL")', ""),
         "asset clean: rows of clean, daily and monthly are made again",
-        ['step 10_expect is gone: {"kind":"expect","predicate":"a IS NOT NULL","rule":"given"}'],
+        ['step 10_expect is gone: {"expect":{"rule":"given","that":"a IS NOT NULL"}}'],
     ),
     "aggregate": (
         ('total="sum(a)"', 'total="max(a)"'),
         "asset daily: rows of daily and monthly are made again",
-        ["step 20_groupBy: aggregates total `sum(a)` → `max(a)`"],
+        ["step 20_groupBy: agg total `sum(a)` → `max(a)`"],
     ),
     "plan in a plan": (
         ("name <> ''", "name > ''"),
         "asset daily: rows of daily and monthly are made again",
-        ["step 10_join: other: step 10_filter: predicate `name <> ''` → `name > ''`"],
+        ["step 10_join: with: step 10_filter: where `name <> ''` → `name > ''`"],
     ),
     "formatting": (
         ('"substr(day, 1, 7)"', '"substr( day,1,7 )"'),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
-from tallyman.domain.compiled.declared import ASSET, SOURCE
+from tallyman.domain.compiled.declared import SECTIONS
 from tallyman.domain.compiled.form import (
     json_schema,
     read,
@@ -20,7 +20,9 @@ from tallyman.domain.compiled.form import (
     text_of_document,
     write,
 )
-from tallyman.domain.compiled.steps import STEPS
+from tallyman.domain.compiled.kinds import Record
+from tallyman.domain.compiled.steps import VERBS
+from tallyman.domain.definition.step import Warn
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.pipeline import Pipeline
 from tallyman.errors import DefinitionError
@@ -85,7 +87,10 @@ assets:
 def test_datasets_of_other_pipelines_have_one_form(tmp_path: Path) -> None:
     python = compiled(tmp_path / "python", "p.py", SHARED_IN_PYTHON)
     document = json.loads(python)
-    assert document["datasets"] == {"customers": {}, "lands": {"dataset": "countries"}}
+    assert document["datasets"] == {
+        "customers": {"dataset": "customers"},
+        "lands": {"dataset": "countries"},
+    }
     VALIDATOR.validate(document)
     assert compiled(tmp_path / "yaml", "p.yaml", SHARED_IN_YAML) == python
     assert compiled(tmp_path / "json", "p.json", python) == python
@@ -121,17 +126,25 @@ def test_the_order_of_declarations_and_of_files_does_not_count(tmp_path: Path) -
     assert other.printed("compile").stdout == one
 
 
-def test_every_step_has_a_form() -> None:
-    assert set(STEPS) == {step.kind for step in Step.__subclasses__()}
+DERIVED = {"name", "function", "inputs", "columns", "column", "table", "to", "kind", "by_name"} | {
+    "seq"
+}
+"""Fields that are the name of an entry, part of another key, or follow from other keys."""
 
 
-def test_every_field_of_a_declaration_has_a_form() -> None:
-    """A field added to an asset, a source or a step later is missing here until the form has it."""
-    shapes = [(SOURCE, {"name"}), (ASSET, {"name", "function", "inputs"})]
-    shapes += [(each.shape, set[str]()) for each in STEPS.values()]
-    for shape, others in shapes:
-        missing = {each.name for each in fields(shape.made)} - set(shape.kinds) - others
-        assert missing <= {"seq"}, (shape.made, missing)
+def test_every_field_has_a_key() -> None:
+    """A field added to an asset, a source or a verb later is missing here until it has a key."""
+    records = [*SECTIONS.values(), *VERBS.values()]
+    for kind in (key.kind for record in SECTIONS.values() for key in record.keys.values()):
+        inner = getattr(kind, "record", getattr(kind, "kind", kind))
+        records += [inner] if isinstance(inner, Record) else []
+    for record in records:
+        written = {key.of or name for name, key in record.keys.items()}
+        missing = {each.name for each in fields(record.made)} - written
+        assert missing <= DERIVED, (record.made, missing)
+    assert len(records) > 25
+    kinds = {record.made.kind for record in VERBS.values()}  # type: ignore[attr-defined]
+    assert kinds | {Warn.kind} == {step.kind for step in Step.__subclasses__()}
 
 
 def test_the_published_schema_is_that_of_the_form() -> None:
@@ -145,7 +158,7 @@ def test_the_schema_describes_what_compile_prints(tmp_path: Path) -> None:
     document = json.loads(compiled(tmp_path, "p.py", IN_PYTHON))
 
     VALIDATOR.validate(document)
-    document["assets"]["close"]["plan"]["steps"][0]["sett"] = []
+    document["assets"]["close"]["steps"][0]["update"]["sett"] = []
     assert not VALIDATOR.is_valid(document)
 
 
@@ -162,7 +175,8 @@ def test_a_document_read_and_written_is_the_same(
     sources = {"orders": {"format": "json", "path": "data", "schema": "a int"}}
     tables = {"rates": {"schema": "a int", "key": ["a"]}}
     used = list(_inputs(plan))
-    asset = {"inputs": [*used, *sorted({"orders", "rates"} - set(used))], "plan": plan, **options}
+    unused = sorted({"orders", "rates"} - set(used))
+    asset = {**plan, **({"inputs": [*used, *unused]} if unused else {}), **options}
     document = {"tallyman": 1, "sources": sources, "tables": tables, "assets": {"made": asset}}
 
     VALIDATOR.validate(document)
@@ -170,75 +184,78 @@ def test_a_document_read_and_written_is_the_same(
 
 
 def _inputs(plan: dict[str, Any]) -> dict[str, None]:
-    found = {plan["input"]: None}
-    for step in plan["steps"]:
-        for other in [step.get("other"), *(each["other"] for each in step.get("join", ()))]:
-            found |= _inputs(other) if other else {}
+    found = {plan["from"]: None}
+    for step in plan.get("steps", ()):
+        [values] = step.values()
+        others = [values.get("with", values.get("from")), *(p for _, p in values.get("join", ()))]
+        for other in filter(None, others):
+            found |= _inputs(other)
     return found
 
 
 SOUND = {
     "tallyman": 1,
     "sources": {"orders": {"path": "data", "format": "json", "schema": "id int"}},
-    "assets": {"a": {"inputs": ["orders"], "plan": {"input": "orders", "steps": []}}},
+    "assets": {"a": {"from": "orders", "steps": []}},
 }
 MISTAKES: dict[str, tuple[str, Any, str, str]] = {
     "no version": ("tallyman", None, "tallyman", "expected the version"),
     "another version": ("tallyman", 2, "tallyman", "expected the version"),
     "unknown section": ("asset", {}, "asset", "unknown key"),
-    "a list of assets": ("assets", [], "assets", "expected names and declarations"),
-    "unknown key": ("assets.a.pln", {}, "assets.a.pln", "unknown key"),
-    "no plan": ("assets.a", {"inputs": []}, "assets.a", "'plan' is missing"),
+    "a list of assets": ("assets", [], "assets", "expected names and values, found a list"),
+    "unknown key": ("assets.a.stps", {}, "assets.a.stps", "unknown key"),
+    "no plan": ("assets.a", {"inputs": []}, "assets.a", "'from' is missing"),
     "no name for a dataset": ("assets.A b", SOUND["assets"]["a"], "assets.A b", "not a name"),
-    "unknown kind": (
-        "assets.a.plan.steps", [{"kind": "limit"}], "assets.a.plan.steps[0].kind", "unknown kind",
+    "two verbs": (
+        "assets.a.steps", [{"drop": "a", "select": "b"}], "assets.a.steps[0]", "one verb and its",
     ),
-    "unknown field": (
-        "assets.a.plan.steps", [{"kind": "filter", "predicate": "a", "x": 1}],
-        "assets.a.plan.steps[0].x", "unknown key",
-    ),
+    "unknown verb": ("assets.a.steps", [{"filer": "a"}], "assets.a.steps[0].filer", "unknown step"),
     "a number for SQL": (
-        "assets.a.plan.steps", [{"kind": "filter", "predicate": 5}],
-        "assets.a.plan.steps[0].predicate", "expected a text, found a number",
+        "assets.a.steps", [{"filter": {"where": 5}}], "assets.a.steps[0].filter.where",
+        "expected an expression, found 5",
     ),
+    "a number for a text": (
+        "assets.a.steps", [{"filter": {"where": "a", "reason": 5}}],
+        "assets.a.steps[0].filter.reason", "expected a text, found 5",
+    ),
+    "a text for a number": (
+        "assets.a.steps", [{"delete": {"seq": "5"}}], "assets.a.steps[0].delete.seq",
+        "expected a whole number, found '5'",
+    ),
+    "a text for true": (
+        "assets.a.unique", "true", "assets.a.unique", "expected true or false, found 'true'",
+    ),
+    "null": ("assets.a.steps", None, "assets.a.steps", "expected a list, found null"),
     "half a letter": (
-        "assets.a.plan.steps", [{"kind": "filter", "predicate": "\ud83d"}],
-        "assets.a.plan.steps[0].predicate", "not valid Unicode",
+        "assets.a.steps", [{"filter": {"where": "\ud83d"}}], "assets.a.steps[0].filter.where",
+        "not valid Unicode",
+    ),
+    "half a letter in a name": (
+        "assets.a.meta", {"\ud83d": "x"}, "assets.a.meta", "not valid Unicode",
     ),
     "a bad name": (
-        "assets.a.plan.steps", [{"kind": "filter", "predicate": "a", "name": "x\n"}],
-        "assets.a.plan.steps[0]", "use letters",
+        "assets.a.steps", [{"filter": {"where": "a", "name": "x\n"}}], "assets.a.steps[0].filter",
+        "use letters",
     ),
     "a column twice": (
-        "assets.a.plan.steps", [{"kind": "withColumn", "columns": [["a", "1"], ["a", "2"]]}],
-        "assets.a.plan.steps[0].columns", "named twice",
+        "assets.a.steps", [{"withColumn": {"columns": [["a", "1"], ["a", "2"]]}}],
+        "assets.a.steps[0].withColumn.columns", "named twice",
     ),
-    "out of the project": (
-        "assets.a.plan.steps", [{"kind": "output", "path": "../x"}],
-        "assets.a.plan.steps[0]", "use a path in the project",
+    "no pair": (
+        "assets.a.steps", [{"withColumn": {"columns": [["a", "1", "2"]]}}],
+        "assets.a.steps[0].withColumn.columns[0]", "expected [name, value], found a list",
     ),
     "many steps": (
-        "assets.a.plan.steps", [{"kind": "delete"}] * 100_000,
-        "assets.a.plan.steps", "more than 500 steps",
+        "assets.a.steps", [{"delete": {}}] * 100_000, "assets.a.steps", "more than 500 steps",
     ),
-    "an input not listed": (
-        "assets.a.inputs", [], "assets.a.inputs", "which is not listed",
-    ),
-    "no trigger": ("assets.a.trigger", "evnt", "assets.a.trigger", "is not one of"),
+    "an input not listed": ("assets.a.inputs", [], "assets.a.inputs", "which is not listed"),
+    "no trigger": ("assets.a.trigger", "evnt", "assets.a", "not 'evnt'"),
     "no cron": (
         "assets.a.trigger", {"cron": "0 24 * * *"}, "assets.a.trigger", "hour '24': expected 0 to",
     ),
-    "no zone": (
-        "assets.a.trigger", {"cron": "0 2 * * *", "timezone": "../etc"},
-        "assets.a.trigger", "there is no time zone",
+    "no duration": (
+        "assets.a.retry", {"timeout": "9 s"}, "assets.a.retry", "expected a number and s, m, h or",
     ),
-    "no attempts": ("assets.a.retry", {"attempts": 0}, "assets.a.retry.attempts", "1 or more"),
-    "a pause above its cap": (
-        "assets.a.retry", {"backoff_s": 9, "backoff_cap_s": 8}, "assets.a.retry", "its cap of 8s",
-    ),
-    "no pool": ("assets.a.pool", "Big Pool", "assets.a", "pool 'Big Pool': use lower-case"),
-    "an urgent one": ("assets.a.priority", 101, "assets.a", "from -100 to 100, not 101"),
-    "no format": ("sources.orders.format", "xml", "sources.orders.format", "is not one of"),
 }  # fmt: skip
 
 
@@ -259,6 +276,18 @@ def test_a_mistake_in_a_document_is_named_by_its_path(case: str) -> None:
     assert message in problem.message
 
 
+def test_all_mistakes_of_a_document_are_named_at_once() -> None:
+    sources = {"orders": {"path": 5, "keys": "id"}}
+    assets = {"a": {"from": "orders", "steps": [{"filter": 1}, {"drop": [2]}]}, "b": {}}
+    with pytest.raises(DefinitionError) as raised:
+        read({"tallyman": 2, "sources": sources, "assets": assets})
+
+    assert [problem.where for problem in raised.value.problems] == [
+        "tallyman", "sources.orders.keys", "sources.orders.path",
+        "assets.a.steps[0].filter", "assets.a.steps[1].drop[0]", "assets.b",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -266,6 +295,7 @@ def test_a_mistake_in_a_document_is_named_by_its_path(case: str) -> None:
         ('{"tallyman": 1, "tallyman": 1}', "given twice"),
         ('{"tallyman": NaN}', "NaN is not JSON"),
         ("[" * 100_000, "nested too deeply"),
+        ("[]", "expected names and values, found a list"),
         (b"\xff", "not UTF-8"),
         ("[" + " " * 10_000_000 + "]", "more than 10,000,000 bytes"),
     ],

@@ -33,15 +33,14 @@ def asset(body: str) -> str:
     return HEAD + STEPS.format(body.replace("\n", "\n    "))
 
 
-DEEP: Any = {"input": "raw", "steps": []}
+DEEP: Any = {"from": "raw", "steps": []}
 for _ in range(60):
-    DEEP = {"input": "raw", "steps": [{"kind": "append", "other": DEEP}]}
+    DEEP = {"from": "raw", "steps": [{"append": {"from": DEEP}}]}
 
 
 def document(plan: Any, name: str = "made") -> str:
     source = {"format": "json", "path": "data", "schema": "id int"}
-    made = {name: {"inputs": ["raw"], "plan": plan}}
-    return json.dumps({"tallyman": 1, "sources": {"raw": source}, "assets": made})
+    return json.dumps({"tallyman": 1, "sources": {"raw": source}, "assets": {name: plan}})
 
 
 def filtered(expression: str) -> str:
@@ -126,7 +125,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a deep document": ("json:" + "[" * 100_000, "nested too deeply"),
     "deep plans in a document": ("json:" + document(DEEP), "more than 20 plans"),
     "a document with another key": (
-        "json:" + document({"input": "raw", "steps": [], "run": "rm"}), "unknown key",
+        "json:" + document({"from": "raw", "steps": [], "run": "rm"}), "unknown key",
     ),
 }  # fmt: skip
 

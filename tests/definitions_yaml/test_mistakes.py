@@ -62,7 +62,7 @@ assets:
       - filter: {where: "{{EMAE}}", reason: null}
       - output: {path: exports/x, seq: 1.10}
       - output: ../x
-      - groupBy: {by: [a], agg: {name: max(a)}}
+      - groupBy: {by: [a], agg: max(a)}
       - select: []
     stepz: []
   numbered: {from: lines, steps: [delete: {seq: 20}, delete: {seq: 10}]}
@@ -112,15 +112,16 @@ def test_all_mistakes_are_told_at_once_with_their_paths(tmp_path: Path) -> None:
         "32: assets.gl_close.steps[14].output.seq: expected a whole number, found '1.10'",
         "33: assets.gl_close.steps[15].output: output to '../x': use a path in the project, such "
         "as exports/gl.csv",
-        "34: assets.gl_close.steps[16].groupBy.agg: a column cannot be named 'name' here; rename "
-        "it afterwards",
-        "35: assets.gl_close.steps[17].select: name at least one column",
+        "34: assets.gl_close.steps[16].groupBy.agg: expected columns and their expressions, found "
+        "'max(a)'",
+        "35: assets.gl_close.steps[17].select: name at least one",
         "14: assets.gl_close: trace is 'off' or 'changes', not 'on'",
         "37: assets.numbered.steps: seq 10 comes after seq 20: numbers must rise along the chain",
         "38: assets.nowhere: 'from' is missing",
         "38: assets.nowhere.partitioned_by: use either 'start' for days, optionally with "
         "'end', or 'values'",
         "39: assets.split.partitioned_by: 'yesterday' is not a day; write it like 2025-01-31",
+        "39: assets.split.thresholds.absolut: unknown key. Did you mean 'absolute'?",
         "40: assets.asked.approval.timeout_s: expected a whole number, found 'soon'",
     ]
 

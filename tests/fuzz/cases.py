@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.world.scale import FULL, by_form
 
-DEFINITION_TESTS = 7
+DEFINITION_TESTS = 8
 """Tests of settings and pipeline files; each tries DEFINITIONS cases."""
 DEFINITIONS = by_form(30, 12_500)
 ARGUMENTS = by_form(160, 7_500)

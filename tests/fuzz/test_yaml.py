@@ -1,8 +1,9 @@
-"""Whatever is in a YAML file: exit code 0 or 2, a message with the file, no stack trace, and
-nothing left behind."""
+"""Whatever is in a file of YAML or JSON: exit code 0 or 2, a message with the file, no stack trace,
+and nothing left behind."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from hypothesis import given
@@ -34,6 +35,12 @@ yaml_values = st.recursive(
 @given(st.dictionaries(st.sampled_from(KEYS[:4]), yaml_values, min_size=1, max_size=4))
 def test_yaml_of_the_right_words_in_any_order(fuzzed: Make, content: dict[str, Any]) -> None:
     checked(fuzzed(p__yaml=written(content)))
+
+
+@quick
+@given(st.dictionaries(st.sampled_from(KEYS[:4]), yaml_values, min_size=1, max_size=4))
+def test_json_of_the_right_words_in_any_order(fuzzed: Make, content: dict[str, Any]) -> None:
+    checked(fuzzed(p__json=json.dumps({"tallyman": 1, **content}, default=str).encode()))
 
 
 @quick

@@ -13,8 +13,8 @@ from typing import Any
 from tallyman.domain.codec import of_plain, to_plain
 from tallyman.domain.compiled import form
 from tallyman.domain.compiled.compiled_plan import CompiledPlan, MistakenPlan
-from tallyman.domain.compiled.declared import read_without_plan
-from tallyman.domain.compiled.kinds import Misshapen
+from tallyman.domain.compiled.declared import SECTIONS, read_items
+from tallyman.domain.compiled.piece import Notes, Piece
 from tallyman.domain.pipeline.declarations import Declarations
 from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline
 from tallyman.errors import DefinitionError, Problem
@@ -48,9 +48,13 @@ class Handover:
     def of_json(cls, text: str | bytes) -> Handover:
         """Read what a child wrote; ValueError if it is something else."""
         try:
-            return of_plain(cls, json.loads(text))
+            found = of_plain(cls, json.loads(text))
         except RecursionError as error:
             raise ValueError(str(error)) from None
+        for item in found.items:
+            if item.section not in tuple(SECTIONS):
+                raise ValueError(f"no section: {item.section!r}")
+        return found
 
     def declared(self) -> tuple[Declarations, list[Problem]]:
         """Read the declarations back, and list the mistakes of what declares nothing."""
@@ -58,11 +62,9 @@ class Handover:
         if sum(len(json.dumps(item.value)) for item in self.items) > form.LARGEST:
             message = f"the compiled form has more than {form.LARGEST:,} bytes"
             return declared, [*problems, Problem("pipeline", message)]
+        notes = Notes(problems=problems)
         for item in self.items:
-            try:
-                declared.append(_read(item))
-            except Misshapen as error:
-                problems.append(Problem(error.where, error.message, error.nearest))
+            declared += _read(item, notes)
         declared.places |= self.places
         return declared, problems
 
@@ -78,13 +80,14 @@ class Handover:
         return form.text_of_document(form.write(self.pipeline()))
 
 
-def _read(item: CompiledItem) -> Item:
-    if item.section not in form.READERS:
-        raise Misshapen(str(item.section), "unknown section")
+def _read(item: CompiledItem, notes: Notes) -> list[Item]:
+    piece = Piece(f"{item.section}.{item.name}", item.value, notes)
     if item.problems:
-        where = f"{item.section}.{item.name}"
-        return read_without_plan(item.name, item.value, MistakenPlan(item.problems), where)
-    found = form.read_item(item.section, item.name, item.value)
-    if isinstance(found, Asset) and isinstance(found.function, CompiledPlan) and item.code:
-        return replace(found, function=replace(found.function, code=item.code))
-    return found
+        return read_items(item.section, item.name, piece, MistakenPlan(item.problems))
+    found = read_items(item.section, item.name, piece)
+    return [
+        replace(each, function=replace(each.function, code=item.code))
+        if isinstance(each, Asset) and isinstance(each.function, CompiledPlan)
+        else each
+        for each in found
+    ]

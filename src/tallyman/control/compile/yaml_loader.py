@@ -7,10 +7,10 @@ the code that needs a number or a truth value converts it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import yaml
 
+from tallyman.domain.compiled.piece import Json, YamlList, YamlMapping, YamlText
 from tallyman.errors import Problem
 from tallyman.errors.wording import first_line
 
@@ -18,30 +18,6 @@ LARGEST = 100_000
 """The most values in one file after its aliases are expanded: nine lines of YAML can make
 billions."""
 
-
-@dataclass(frozen=True, slots=True)
-class YamlText:
-    line: int
-    text: str
-    plain: bool
-    """True if not quoted: only then may it be a number, true, false or null."""
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    line: int
-    nodes: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Mapped:
-    line: int
-    entries: tuple[tuple[YamlText, Node], ...]
-    flow: bool
-    """True if written as {…}, where a comma ends a value."""
-
-
-Node: TypeAlias = YamlText | Items | Mapped
 
 SCALAR, LIST, MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
@@ -54,7 +30,7 @@ class Unreadable(Exception):
         self.line, self.message = line, message
 
 
-def read(file: str, content: bytes) -> tuple[Node | None, list[Problem]]:
+def read(file: str, content: bytes) -> tuple[Json, list[Problem]]:
     """Read the document of a file: None if it is empty or broken. Also return its problems."""
     try:
         root = _composed(content)
@@ -100,13 +76,13 @@ class _YamlReader:
 
     file: str
     problems: list[Problem] = field(default_factory=list)
-    _made: dict[int, tuple[Node, int]] = field(default_factory=dict)
+    _made: dict[int, tuple[Json, int]] = field(default_factory=dict)
     _open: set[int] = field(default_factory=set)
 
-    def node(self, given: yaml.Node) -> Node:
+    def node(self, given: yaml.Node) -> Json:
         return self._sized(given)[0]
 
-    def _sized(self, given: yaml.Node) -> tuple[Node, int]:
+    def _sized(self, given: yaml.Node) -> tuple[Json, int]:
         """Return the node and the number of values in it."""
         line = given.start_mark.line + 1
         if id(given) in self._open:
@@ -121,35 +97,37 @@ class _YamlReader:
             self._open.remove(id(given))
         return self._made[id(given)]
 
-    def _make(self, given: yaml.Node, line: int) -> tuple[Node, int]:
+    def _make(self, given: yaml.Node, line: int) -> tuple[Json, int]:
         if given.tag not in (SCALAR, LIST, MAPPING):
             self._fail(
                 line, f"tags such as {given.tag!r} are not supported: write the value itself"
             )
         if isinstance(given, yaml.ScalarNode):
-            return YamlText(line, _text(given), given.style is None), 1
+            return YamlText.of(_text(given), line, plain=given.style is None), 1
         if selector := _unquoted_selector(given):
-            return YamlText(line, selector, False), 1
+            return YamlText.of(selector, line), 1
         if isinstance(given, yaml.MappingNode):
             return self._mapped(given, line)
         children = [self._sized(child) for child in given.value]
-        return Items(line, tuple(node for node, _ in children)), 1 + sum(n for _, n in children)
+        made = YamlList(node for node, _ in children)
+        made.line = line
+        return made, 1 + sum(n for _, n in children)
 
-    def _mapped(self, given: yaml.MappingNode, line: int) -> tuple[Mapped, int]:
-        entries: dict[str, tuple[YamlText, Node]] = {}
-        size = 1
+    def _mapped(self, given: yaml.MappingNode, line: int) -> tuple[YamlMapping, int]:
+        made, size = YamlMapping(), 1
+        made.line, made.flow = line, bool(given.flow_style)
         for key_node, value_node in given.value:
             key, _ = self._sized(key_node)
             value, values = self._sized(value_node)
             size += 1 + values
             if not isinstance(key, YamlText):
                 self._fail(key.line, "a key must be a text, not a list or a mapping")
-            elif key.text in entries:
-                first = entries[key.text][0].line
-                self._fail(key.line, f"duplicate key {key.text!r}, first used in line {first}")
+            elif key in made:
+                first = next(each for each in made if each == key).line  # type: ignore[attr-defined]
+                self._fail(key.line, f"duplicate key {str(key)!r}, first used in line {first}")
             else:
-                entries[key.text] = key, value
-        return Mapped(line, tuple(entries.values()), bool(given.flow_style)), size
+                made[key] = value
+        return made, size
 
     def _fail(self, line: int, message: str) -> None:
         where = f"{self.file}:{line}"

@@ -1,354 +1,292 @@
-"""Sources, tables, shared datasets and assets in the compiled form, read through the functions that
+"""Sources, tables, shared datasets and assets: the keys of each, read through the functions that
 declare them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import Any
 
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.compiled.compiled_plan import CompiledPlan
 from tallyman.domain.compiled.kinds import (
-    FlagKind,
-    FormShape,
-    FormWriting,
-    Json,
-    ListKind,
-    Misshapen,
-    NumberKind,
-    PairsKind,
-    SqlKind,
-    TextKind,
-    TextsKind,
-    WholeKind,
-    checked_text,
-    expected,
-    object_schema,
-    read_fields,
+    FLAG,
+    NAMES,
+    NUMBER,
+    SQL,
+    TEXT,
+    AnyKind,
+    ByName,
+    Key,
+    Kind,
+    Listed,
+    Ordered,
+    Record,
+    TextOr,
+    Writing,
+    built,
+    one_of,
+    whole,
 )
-from tallyman.domain.compiled.steps import NAMES, PLAN, TEXT
+from tallyman.domain.compiled.piece import TRUTHS, Json, Piece
+from tallyman.domain.compiled.steps import PLAN_SCHEMA, read_plan, write_plan
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import frames
+from tallyman.domain.definition.plan import inputs_read
+from tallyman.domain.pipeline import declare
 from tallyman.domain.pipeline.approval import Approval, approval
-from tallyman.domain.pipeline.declare import (
-    FORMATS,
-    STRATEGIES,
-    TRACES,
-    asset,
-    dataset,
-    source,
-    table,
-)
 from tallyman.domain.pipeline.partition import Partitioning, daily, partitions
-from tallyman.domain.pipeline.pipeline import Asset, SharedDataset, Source
+from tallyman.domain.pipeline.pipeline import Asset, Item, SharedDataset, Source
 from tallyman.domain.pipeline.threshold import REACTIONS, Thresholds
 from tallyman.domain.pipeline.trigger import EVENT, MANUAL, MOST_PRIORITY, Schedule, schedule
-from tallyman.domain.task.retry import RetryPolicy
-from tallyman.domain.version.table import Table
-from tallyman.errors import TallymanError
+from tallyman.domain.task.retry import RetryPolicy, retry
+from tallyman.domain.version.table import Reference, Table
+from tallyman.domain.version.table_rules import ValueRule
+from tallyman.errors import UsageError
 
-SOURCE = FormShape(
-    Source,
-    {
-        "path": TEXT,
-        "format": TextKind(FORMATS),
-        "schema": TEXT,
-        "key": NAMES,
-        "options": TextsKind(),
-        "on_empty": TextKind(REACTIONS),
-        "on_shrink": TextKind(REACTIONS),
-    },
-)
-REFERENCE = {"to": TEXT, "at_least": WholeKind(), "at_most": WholeKind()}
-RULE = {"one_of": ListKind(TEXT, least=1), "min": TEXT, "max": TEXT, "pattern": TEXT}
+# ---- kinds of values that only declarations have -----------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ByColumnKind:
-    """The requirements of a table, by column."""
+class _Day:
+    def read(self, piece: Piece) -> str | None:
+        return piece.text()
 
-    kinds: Mapping[str, Any]
-    required: tuple[str, ...] = ()
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return value
-
-    def read(self, value: Json, where: str) -> dict[str, Json]:
-        if not isinstance(value, dict):
-            raise expected("columns and values", value, where)
-        return {
-            checked_text(name, where): read_fields(
-                given, self.kinds, self.required, f"{where}.{name}"
-            )
-            for name, given in value.items()
-        }
-
-    def schema(self) -> dict[str, Json]:
-        return {
-            "type": "object",
-            "additionalProperties": object_schema(self.kinds, self.required),
-        }
-
-
-TABLE: Mapping[str, Any] = {
-    "schema": TEXT,
-    "key": NAMES,
-    "references": ByColumnKind(REFERENCE, ("to",)),
-    "rules": ByColumnKind(RULE),
-}
-TABLE_REQUIRED = ("schema", "key")
-SHARED: Mapping[str, Any] = {"dataset": TEXT}
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """An object with fields that one function builds and checks."""
-
-    shape: FormShape
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return self.shape.write(value, writing)
-
-    def schema(self) -> dict[str, Json]:
-        return self.shape.schema()
-
-
-_COUNT, _SHARE = WholeKind(), NumberKind()
-_THRESHOLDS = FormShape(
-    Thresholds,
-    {
-        "absolute": _COUNT,
-        "percentage": _SHARE,
-        "window": _COUNT,
-        "breaker": _SHARE,
-        "on_break": TextKind(("hold",)),
-        "on_empty": TextKind(REACTIONS),
-        "on_shrink": TextKind(REACTIONS),
-        "children_absolute": _COUNT,
-        "children_percentage": _SHARE,
-        "groups_absolute": _COUNT,
-        "groups_percentage": _SHARE,
-    },
-)
-
-
-class ThresholdsKind(_Made):
-    def read(self, value: Json, where: str) -> Thresholds:
-        return _made(where, Thresholds, self.shape.read(value, where))
-
-
-class ApprovalKind(_Made):
-    def read(self, value: Json, where: str) -> Approval:
-        return _made(where, approval, self.shape.read(value, where))
-
-
-@dataclass(frozen=True, slots=True)
-class DayKind:
-    def write(self, value: Any, writing: FormWriting) -> Json:
+    def write(self, value: Any, writing: Writing) -> Json:
         return date.isoformat(value)
-
-    def read(self, value: Json, where: str) -> str:
-        return checked_text(value, where)
 
     def schema(self) -> dict[str, Json]:
         return {"type": "string", "format": "date"}
 
 
-class PartitioningKind(_Made):
-    def read(self, value: Json, where: str) -> Partitioning:
-        given = self.shape.read(value, where)
-        kind = given.pop("kind")
-        return _made(where, daily if kind == "daily" else partitions, given)
+class _Duration:
+    """A text such as 30m; a number of seconds is written as 1800s."""
 
+    def read(self, piece: Piece) -> str | None:
+        return piece.text()
 
-@dataclass(frozen=True, slots=True)
-class PublishKind:
-    """The name of the dataset, or false if outside readers do not see it."""
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return value
-
-    def read(self, value: Json, where: str) -> str | bool:
-        return value if isinstance(value, bool) else checked_text(value, where)
+    def write(self, value: Any, writing: Writing) -> Json:
+        return f"{value}s"
 
     def schema(self) -> dict[str, Json]:
-        return {"type": ["string", "boolean"]}
+        return {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$"}
 
 
-@dataclass(frozen=True, slots=True)
-class TagsKind:
-    """Tags have no order; they are written in that of the alphabet."""
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return sorted(checked_text(each, writing.where) for each in value)
-
-    def read(self, value: Json, where: str) -> tuple[str, ...]:
-        found: tuple[str, ...] = NAMES.read(value, where)
-        return found
-
-    def schema(self) -> dict[str, Json]:
-        return NAMES.schema()
+def _published(piece: Piece) -> str | bool | None:
+    """Read the dataset's name, or whether outside readers see it."""
+    is_truth = isinstance(piece.value, bool) or piece.word in TRUTHS
+    return piece.truth() if is_truth else piece.text()
 
 
-_WORDS = TextKind((MANUAL, EVENT))
-_TICKS = FormShape(Schedule, {"cron": TEXT, "timezone": TEXT})
+def _shared(name: str, dataset: str | None = None) -> SharedDataset:
+    return declare.dataset(dataset or name, name=name)
 
 
-class TriggeredByKind:
-    """A word, or a schedule."""
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        known = _TICKS if isinstance(value, Schedule) else _WORDS
-        return known.write(value, writing)
-
-    def read(self, value: Json, where: str) -> str | Schedule:
-        if isinstance(value, dict):
-            return _made(where, schedule, _TICKS.read(value, where))
-        return _WORDS.read(value, where)
-
-    def schema(self) -> dict[str, Json]:
-        return {"oneOf": [_WORDS.schema(), _TICKS.schema()]}
+def _partitioning(
+    column: str,
+    start: str | None = None,
+    end: str | None = None,
+    values: Sequence[str] | None = None,
+) -> Partitioning:
+    if (start is None) == (values is None) or (end is not None and values is not None):
+        raise UsageError("use either 'start' for days, optionally with 'end', or 'values'")
+    return daily(column, str(start), end) if values is None else partitions(column, values)
 
 
-class RetryKind(_Made):
-    def read(self, value: Json, where: str) -> RetryPolicy:
-        return _made(where, RetryPolicy, self.shape.read(value, where))
+def _keys(kinds: Mapping[str, AnyKind], *required: str) -> dict[str, Key]:
+    return {name: Key(kind, name in required) for name, kind in kinds.items()}
 
 
-ASSET = FormShape(
-    Asset,
+_REACTION, _COUNT, _DAY, _DURATION = one_of(*REACTIONS), whole(), _Day(), _Duration()
+_REFERENCE = Record(
+    Reference,
     {
-        "key": NAMES,
-        "unique": FlagKind(),
-        "thresholds": ThresholdsKind(_THRESHOLDS),
-        "evidence": TextKind(tuple(Evidence)),
-        "tags": TagsKind(),
-        "meta": TextsKind(),
-        "partitioned_by": PartitioningKind(
-            FormShape(
-                Partitioning,
-                {
-                    "column": TEXT,
-                    "kind": TextKind(("daily", "strings")),
-                    "start": DayKind(),
-                    "end": DayKind(),
-                    "values": NAMES,
-                },
-            )
-        ),
-        "approval": ApprovalKind(
-            FormShape(Approval, {"message": TEXT, "when": SqlKind(), "timeout_s": WholeKind(1)})
-        ),
-        "update_strategy": TextKind(STRATEGIES),
-        "unique_key": NAMES,
-        "publish": PublishKind(),
-        "publish_rejections": TEXT,
-        "split": PairsKind(),
-        "trace": TextKind(TRACES),
-        "trigger": TriggeredByKind(),
-        "retry": RetryKind(
-            FormShape(
-                RetryPolicy,
-                {
-                    "attempts": WholeKind(1),
-                    "timeout_s": WholeKind(1),
-                    "backoff_s": WholeKind(),
-                    "backoff_cap_s": WholeKind(),
-                },
-            )
-        ),
-        "priority": WholeKind(-MOST_PRIORITY),
-        "pool": TEXT,
-        "max_concurrency": WholeKind(1),
+        "to": Key(TEXT, required=True, of="target"),
+        "at_least": Key(_COUNT),
+        "at_most": Key(_COUNT),
     },
+    short="to",
 )
-ASSET_KINDS: Mapping[str, Any] = {"inputs": NAMES, "plan": PLAN, **ASSET.kinds}
-ASSET_REQUIRED = ("inputs", "plan")
+_RULE = Record(
+    ValueRule, _keys({"one_of": Listed(TEXT, least=1), "min": TEXT, "max": TEXT, "pattern": TEXT})
+)
+_THRESHOLDS = Record(
+    Thresholds,
+    _keys(
+        {
+            "absolute": _COUNT,
+            "percentage": NUMBER,
+            "window": _COUNT,
+            "breaker": NUMBER,
+            "on_break": one_of("hold"),
+            "on_empty": _REACTION,
+            "on_shrink": _REACTION,
+            "children_absolute": _COUNT,
+            "children_percentage": NUMBER,
+            "groups_absolute": _COUNT,
+            "groups_percentage": NUMBER,
+        }
+    ),
+    Thresholds,
+)
+_PARTITIONING = Record(
+    Partitioning,
+    _keys({"column": TEXT, "start": _DAY, "end": _DAY, "values": NAMES}, "column"),
+    _partitioning,
+)
+_APPROVAL = Record(
+    Approval,
+    _keys({"message": TEXT, "when": SQL, "timeout_s": whole(1)}, "message"),
+    approval,
+    short="message",
+)
+_SCHEDULE = Record(Schedule, _keys({"cron": TEXT, "timezone": TEXT}, "cron"), schedule)
+_RETRY = Record(
+    RetryPolicy,
+    {
+        "attempts": Key(whole(1)),
+        "timeout": Key(_DURATION, of="timeout_s"),
+        "backoff": Key(_DURATION, of="backoff_s"),
+        "backoff_cap": Key(_DURATION, of="backoff_cap_s"),
+    },
+    retry,
+)
+
+# ---- the declarations ------------------------------------------------------------------------
+
+SOURCE = Record(
+    Source,
+    _keys(
+        {
+            "path": TEXT,
+            "format": one_of(*declare.FORMATS),
+            "schema": TEXT,
+            "key": NAMES,
+            "options": ByName(TEXT),
+            "on_empty": _REACTION,
+            "on_shrink": _REACTION,
+        },
+        "path",
+    ),
+    declare.source,
+)
+TABLE = Record(
+    Table,
+    _keys(
+        {
+            "schema": TEXT,
+            "key": NAMES,
+            "references": ByName(_REFERENCE),
+            "rules": ByName(_RULE),
+        },
+        "schema",
+        "key",
+    ),
+    declare.table,
+)
+SHARED = Record(SharedDataset, {"dataset": Key(TEXT)}, _shared)
+ASSET = Record(
+    Asset,
+    _keys(
+        {
+            "key": NAMES,
+            "unique": FLAG,
+            "thresholds": TextOr(TEXT, _THRESHOLDS),
+            "evidence": one_of(*Evidence),
+            "tags": NAMES,
+            "meta": ByName(TEXT),
+            "partitioned_by": _PARTITIONING,
+            "approval": _APPROVAL,
+            "update_strategy": one_of(*declare.STRATEGIES),
+            "unique_key": NAMES,
+            "publish": Kind(_published, {"type": ["string", "boolean"]}),
+            "publish_rejections": TEXT,
+            "split": Ordered(SQL, "outputs and their conditions"),
+            "trace": one_of(*declare.TRACES),
+            "trigger": TextOr(one_of(MANUAL, EVENT), _SCHEDULE),
+            "retry": _RETRY,
+            "priority": whole(-MOST_PRIORITY),
+            "pool": TEXT,
+            "max_concurrency": whole(1),
+        }
+    )
+    | {"timeout": Key(_DURATION, of=None)},
+    declare.asset,
+)
+_SHARED_FROM = Record(
+    SharedDataset, _keys({"dataset": TEXT, "name": TEXT}, "dataset"), declare.dataset
+)
+OF_PLAN = ("from", "steps", "inputs")
+SECTIONS: Mapping[str, Record] = {
+    "sources": SOURCE,
+    "tables": TABLE,
+    "datasets": SHARED,
+    "assets": ASSET,
+}
 
 
-# ---- writing ---------------------------------------------------------------------------------
-
-
-def write_source(item: Source, writing: FormWriting) -> dict[str, Json]:
-    return SOURCE.write(item, writing)
-
-
-def write_table(item: Table, writing: FormWriting) -> dict[str, Json]:
-    references = {
-        each.column: _given(
-            to=f"{each.table}.{each.to}", at_least=each.at_least or None, at_most=each.at_most
-        )
-        for each in item.references
-    }
-    rules = {
-        each.column: _given(
-            one_of=list(each.one_of) or None, min=each.min, max=each.max, pattern=each.pattern
-        )
-        for each in item.rules
-    }
-    written: dict[str, Json] = {"schema": item.schema, "key": list(item.key)}
-    written |= {"references": references} if references else {}
-    return written | ({"rules": rules} if rules else {})
-
-
-def write_shared(item: SharedDataset) -> dict[str, Json]:
-    return {} if item.dataset == item.name else {"dataset": item.dataset}
-
-
-def _given(**values: Json) -> dict[str, Json]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def write_asset(item: Asset, plan: Frame | None, writing: FormWriting) -> dict[str, Json]:
+def write_item(item: Item, plan: Frame | None, writing: Writing) -> tuple[str, dict[str, Json]]:
+    """Write one declaration, an asset with its plan if there is one; return its section too."""
+    section = next(name for name, record in SECTIONS.items() if record.made is type(item))
+    if not isinstance(item, Asset):
+        return section, SECTIONS[section].write(item, writing)
     item = item.written
+    options = ASSET.write(item, writing)
     if plan is None:
-        return {"inputs": list(item.inputs), **ASSET.write(item, writing)}
-    written = PLAN.write(plan, writing)
-    used = list(dict.fromkeys(frame.input for frame in frames(plan)))
+        return section, {"inputs": list(item.inputs), **options}
+    written = write_plan(plan, writing)
+    used = inputs_read(plan)
     unused = sorted(set(item.inputs) - set(used))
-    rest = ASSET.write(item, writing)
-    return {"inputs": [*used, *unused], "plan": written} | rest
+    return section, written | ({"inputs": [*used, *unused]} if unused else {}) | options
 
 
-# ---- reading ---------------------------------------------------------------------------------
+def read_items(
+    section: str, name: str, piece: Piece, without_plan: Callable[..., Frame] | None = None
+) -> list[Item]:
+    """Read one entry: an asset may also declare the shared dataset that it reads. For an asset
+    whose plan could not be made, a function is called in its place."""
+    if section == "assets":
+        return _read_asset(name, piece, without_plan)
+    record = SECTIONS[section]
+    values = record.values(piece, piece.entries(record.keys))
+    item = built(piece, partial(record.make, name), values, f"{section.removesuffix('s')} {name}")
+    return [] if item is None else [item]
 
 
-def read_source(name: str, value: Json, where: str) -> Source:
-    return _made(where, source, {"name": name, **SOURCE.read(value, where)})
+def _read_asset(name: str, piece: Piece, function: Callable[..., Frame] | None) -> list[Item]:
+    before, piece.notes.steps = piece.mistakes, 0
+    pieces = piece.entries((*ASSET.keys, *OF_PLAN))
+    own = {key: pieces.pop(key) for key in OF_PLAN if key in pieces}
+    shared = _shared_from(own)
+    plan = read_plan(piece, own) if function is None else None
+    read = list[str]() if plan is None else inputs_read(plan)
+    inputs = NAMES.read(own["inputs"]) if "inputs" in own else read
+    for missing in (each for each in read if each not in inputs):
+        own["inputs"].fail(f"the plan reads {missing!r}, which is not listed")
+    if function is None:
+        function = CompiledPlan(tuple(inputs), plan or Frame("?"))
+    make = partial(declare.asset, function, name=name)
+    made = built(piece, make, ASSET.values(piece, pieces), f"asset {name}")
+    # A Python parameter needs a valid identifier; here an input may have any name.
+    made = [replace(made, inputs=tuple(inputs))] if piece.mistakes == before else []
+    return made if shared is None else [shared, *made]
 
 
-def read_table(name: str, value: Json, where: str) -> Table:
-    return _made(where, table, {"name": name, **read_fields(value, TABLE, TABLE_REQUIRED, where)})
+def _shared_from(own: dict[str, Piece]) -> SharedDataset | None:
+    """Read `from: {dataset: …}`, and leave the name of the input in its place."""
+    if not isinstance(getattr(own.get("from"), "value", None), dict):
+        return None
+    shared: SharedDataset | None = _SHARED_FROM.read(own["from"])
+    own["from"] = replace(own["from"], value="?" if shared is None else shared.name)
+    return shared
 
 
-def read_shared(name: str, value: Json, where: str) -> SharedDataset:
-    given = {"dataset": name, **read_fields(value, SHARED, (), where)}
-    return _made(where, dataset, {"name": name, **given})
+# ---- schema ----------------------------------------------------------------------------------
 
 
-def read_without_plan(name: str, value: Json, function: Callable[..., Frame], where: str) -> Asset:
-    """Read an asset whose plan could not be made: `function` is called in its place."""
-    given = read_fields(value, ASSET_KINDS, ("inputs",), where)
-    inputs = given.pop("inputs")
-    made = _made(where, asset, {"function": function, "name": name, **given})
-    return replace(made, inputs=inputs)
-
-
-def read_asset(name: str, value: Json, where: str) -> Asset:
-    given = read_fields(value, ASSET_KINDS, ASSET_REQUIRED, where)
-    plan, inputs = given.pop("plan"), given.pop("inputs")
-    used = dict.fromkeys(frame.input for frame in frames(plan))
-    for missing in (each for each in used if each not in inputs):
-        raise Misshapen(f"{where}.inputs", f"the plan reads {missing!r}, which is not listed")
-    function = CompiledPlan(inputs, plan)
-    made = _made(where, asset, {"function": function, "name": name, **given})
-    return replace(made, inputs=inputs)
-
-
-def _made(where: str, make: Any, given: Mapping[str, Any]) -> Any:
-    try:
-        return make(**given)
-    except TallymanError as error:
-        raise Misshapen(where, str(error)) from None
+def schemas() -> dict[str, Json]:
+    """Describe the declarations of each section."""
+    described = {section: record.schema() for section, record in SECTIONS.items()}
+    described["assets"]["properties"] |= PLAN_SCHEMA | {"inputs": NAMES.schema()}
+    described["assets"]["required"] = ["from"]
+    return described

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from tallyman.domain.compiled.kinds import Json
+from tallyman.domain.compiled.piece import Json
+from tallyman.domain.compiled.steps import kind_of
 from tallyman.domain.definition.canonical_json import canonical
 from tallyman.domain.definition.plan import next_number
 
 SECTIONS = {"sources": "source", "tables": "table", "assets": "asset"}
+PLAN = ("from", "steps")
 LONGEST = 160
 """The most characters shown of a value."""
 
@@ -62,8 +64,15 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator
         for name in sorted({*then, *now}):
             if name not in then or name not in now:
                 yield ItemChange(kind, name, "added" if name in now else "removed")
-            elif edits := tuple(_edits(then[name], now[name], "")):
+            elif edits := tuple(_item_edits(then[name], now[name])):
                 yield ItemChange(kind, name, "changed", edits)
+
+
+def _item_edits(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Edit]:
+    if "from" in before:
+        yield from _plan_edits(before, after, "")
+    then, now = ({k: v for k, v in item.items() if k not in PLAN} for item in (before, after))
+    yield from _edits(then, now, "")
 
 
 def _edits(before: Mapping[str, Any], after: Mapping[str, Any], above: str) -> Iterator[Edit]:
@@ -71,26 +80,26 @@ def _edits(before: Mapping[str, Any], after: Mapping[str, Any], above: str) -> I
     for name in sorted({*before, *after}):
         then, now = before.get(name), after.get(name)
         where = f"{above}{name}"
-        if then == now or (name == "inputs" and sorted(then or ()) == sorted(now or ())):
+        if then == now:
             continue
-        if name == "plan" and then is not None and now is not None:
-            yield from _plan_edits(then, now, "")
-        elif isinstance(then, Mapping) and isinstance(now, Mapping):
+        if isinstance(then, Mapping) and isinstance(now, Mapping):
             yield from _edits(then, now, f"{where}.")
         else:
             yield Edit(where, then, now)
 
 
 def _plan_edits(before: Mapping[str, Any], after: Mapping[str, Any], above: str) -> Iterator[Edit]:
-    if before["input"] != after["input"]:
-        yield Edit(f"{above}input", before["input"], after["input"], of_plan=True)
+    if before["from"] != after["from"]:
+        yield Edit(f"{above}from", before["from"], after["from"], of_plan=True)
     then, now = _numbered(before), _numbered(after)
     for old, new in _aligned(then, now):
         if old is None or new is None:
             place = (new or old or ("", {}))[0]
             yield Edit(f"{above}step {place}", old and old[1], new and new[1], of_plan=True)
         else:
-            yield from _step_edits(old[1], new[1], f"{above}step {new[0]}: ")
+            yield from _step_edits(
+                kind_of(old[1])[1], kind_of(new[1])[1], f"{above}step {new[0]}: "
+            )
 
 
 Numbered = tuple[str, Mapping[str, Any]]
@@ -101,8 +110,9 @@ def _numbered(plan: Mapping[str, Any]) -> list[Numbered]:
     found: list[Numbered] = []
     last = 0
     for step in plan.get("steps", ()):
-        seq = step.get("seq") or next_number(last)
-        found.append((step.get("name") or f"{seq}_{step['kind']}", step))
+        kind, values = kind_of(step)
+        seq = values.get("seq") or next_number(last)
+        found.append((values.get("name") or f"{seq}_{kind}", step))
         last = max(last, seq)
     return found
 
@@ -134,7 +144,8 @@ def _unequal(
 
 
 def _identity(one: Numbered) -> tuple[str, str]:
-    return str(one[1]["kind"]), str(one[1].get("name", one[1].get("rule", "")))
+    kind, values = kind_of(one[1])
+    return kind, str(values.get("name", values.get("rule", "")))
 
 
 def _step_edits(before: Mapping[str, Any], after: Mapping[str, Any], above: str) -> Iterator[Edit]:
@@ -142,7 +153,7 @@ def _step_edits(before: Mapping[str, Any], after: Mapping[str, Any], above: str)
         then, now = before.get(name), after.get(name)
         if then == now:
             continue
-        if isinstance(then, Mapping) and isinstance(now, Mapping) and "input" in then:
+        if isinstance(then, Mapping) and isinstance(now, Mapping) and "from" in then:
             yield from _plan_edits(then, now, f"{above}{name}: ")
         elif (pairs := _pairs(then)) is not None and (others := _pairs(now)) is not None:
             for column in dict.fromkeys([*pairs, *others]):

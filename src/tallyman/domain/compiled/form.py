@@ -1,50 +1,27 @@
-"""The compiled form as a whole: a document with a version, from a pipeline and back."""
+"""A pipeline as one document: read from JSON or YAML, and written as canonical JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from tallyman.domain.compiled.declared import (
-    ASSET_KINDS,
-    ASSET_REQUIRED,
-    SHARED,
-    SOURCE,
-    TABLE,
-    TABLE_REQUIRED,
-    read_asset,
-    read_shared,
-    read_source,
-    read_table,
-    write_asset,
-    write_shared,
-    write_source,
-    write_table,
-)
-from tallyman.domain.compiled.kinds import (
-    FormWriting,
-    Json,
-    Misshapen,
-    ToSql,
-    expected,
-    object_schema,
-)
-from tallyman.domain.compiled.steps import MOST_STEPS, plan_schema
+from tallyman.domain.compiled import declared, steps
+from tallyman.domain.compiled.declared import SECTIONS, read_items
+from tallyman.domain.compiled.kinds import Misshapen, ToSql, Writing
+from tallyman.domain.compiled.piece import Json, Notes, Piece
 from tallyman.domain.definition.canonical_json import canonical
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import frames
 from tallyman.domain.pipeline.declarations import Declarations
-from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline, SharedDataset, Source
-from tallyman.domain.version.table import Table
+from tallyman.domain.pipeline.pipeline import Asset, Item, Pipeline, where_of
 from tallyman.errors import DefinitionError, Problem
-from tallyman.errors.wording import nearest
 
 VERSION = 1
 """The version of the form; a document of another version is refused."""
 LARGEST = 10_000_000
 """The most bytes of a document."""
-SECTIONS = ("assets", "datasets", "sources", "tables")
+
+# ---- writing ---------------------------------------------------------------------------------
 
 
 def only_text(given: object, where: str, *, named: bool) -> str:
@@ -58,15 +35,7 @@ def write_item(
     item: Item, plan: Frame | None, to_sql: ToSql = only_text
 ) -> tuple[str, dict[str, Json]]:
     """Write one declaration, an asset with its plan if there is one; return its section too."""
-    match item:
-        case Source():
-            return "sources", write_source(item, FormWriting(f"source {item.name}", to_sql))
-        case Table():
-            return "tables", write_table(item, FormWriting(f"table {item.name}", to_sql))
-        case SharedDataset():
-            return "datasets", write_shared(item)
-        case Asset():
-            return "assets", write_asset(item, plan, FormWriting(f"asset {item.name}", to_sql))
+    return declared.write_item(item, plan, Writing(where_of(item), to_sql))
 
 
 def write(pipeline: Pipeline) -> dict[str, Json]:
@@ -107,50 +76,28 @@ def text_of_document(document: Mapping[str, Json]) -> str:
 
 # ---- reading ---------------------------------------------------------------------------------
 
-READERS: Mapping[str, Callable[[str, Json, str], Item]] = {
-    "sources": read_source,
-    "tables": read_table,
-    "datasets": read_shared,
-    "assets": read_asset,
-}
-
-
-def read_item(section: str, name: str, value: Json) -> Item:
-    """Read one declaration; Misshapen has its path."""
-    where = f"{section}.{name}"
-    item = READERS[section](name, value, where)
-    _check_size(item, where)
-    return item
-
 
 def read(document: Json, file: str | None = None) -> Declarations:
     """Read what a document declares; DefinitionError lists its mistakes, with their paths."""
-    problems: list[Problem] = []
+    root = Piece("", document, Notes(file))
+    sections = root.entries((*SECTIONS, "tallyman"))
+    version = sections.pop("tallyman", Piece("tallyman", None, root.notes))
+    if version.value != VERSION or isinstance(version.value, bool):
+        version.fail(f"expected the version of the form, {VERSION}")
+    return read_sections(root, sections)
+
+
+def read_sections(root: Piece, sections: Mapping[str, Piece]) -> Declarations:
+    """Read what sections declare, in their order; DefinitionError lists all mistakes."""
     found = Declarations()
-
-    def note(error: Misshapen) -> None:
-        where = f"{file}: {error.where}".removesuffix(": ") if file else error.where or "pipeline"
-        problems.append(Problem(where, error.message, error.nearest, file))
-
-    try:
-        sections = _sections(document)
-    except Misshapen as error:
-        note(error)
-        sections = dict[str, Json]()
-    for section, name, value in _items(sections):
-        where = f"{section}.{name}"
-        try:
-            item = read_item(section, name, value)
-        except Misshapen as error:
-            note(error)
-        except RecursionError:
-            note(Misshapen(where, "it is nested too deeply"))
-        else:
-            found.append(item)
-            if file:
-                found.place(f"{section.removesuffix('s')} {name}", file, 1)
-    if problems:
-        raise DefinitionError(problems)
+    for section, whole in sections.items():
+        for name, piece in whole.entries().items():
+            for item in read_items(section, name, piece):
+                found.append(item)
+                if file := root.notes.file:
+                    found.place(where_of(item), file, getattr(piece.value, "line", 1))
+    if root.notes.problems:
+        raise DefinitionError(root.notes.problems)
     return found
 
 
@@ -172,34 +119,6 @@ def read_text(text: str | bytes, file: str | None = None) -> Declarations:
     return read(document, file)
 
 
-def _sections(document: Json) -> dict[str, Json]:
-    if not isinstance(document, dict):
-        raise expected("an object", document, "")
-    version = document.get("tallyman")
-    if version != VERSION or isinstance(version, bool):
-        raise Misshapen("tallyman", f"expected the version of the form, {VERSION}")
-    for name in document:
-        if name not in (*SECTIONS, "tallyman"):
-            raise Misshapen(str(name), "unknown key", nearest(str(name), SECTIONS))
-    for name in SECTIONS:
-        if not isinstance(document.get(name, {}), dict):
-            raise expected("names and declarations", document[name], name)
-    return document
-
-
-def _items(document: Mapping[str, Json]) -> Iterable[tuple[str, str, Json]]:
-    for section in READERS:
-        for name, value in document.get(section, {}).items():
-            yield section, name, value
-
-
-def _check_size(item: Item, where: str) -> None:
-    if isinstance(item, Asset):
-        count = sum(1 for frame in frames(item.plan()) for _ in frame.steps())
-        if count > MOST_STEPS:
-            raise Misshapen(where, f"it has more than {MOST_STEPS} steps; make it several assets")
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -218,22 +137,16 @@ def _no_constant(name: str) -> NoReturn:
 
 def json_schema() -> dict[str, Json]:
     """Describe the document as a JSON Schema."""
-
-    def named(schema: Json) -> dict[str, Json]:
-        return {"type": "object", "additionalProperties": schema}
-
+    sections = {
+        section: {"type": "object", "additionalProperties": schema}
+        for section, schema in declared.schemas().items()
+    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Tallyman pipeline, compiled form {VERSION}",
         "type": "object",
-        "properties": {
-            "tallyman": {"const": VERSION},
-            "sources": named(SOURCE.schema()),
-            "tables": named(object_schema(TABLE, TABLE_REQUIRED)),
-            "datasets": named(object_schema(SHARED, ())),
-            "assets": named(object_schema(ASSET_KINDS, ASSET_REQUIRED)),
-        },
+        "properties": {"tallyman": {"const": VERSION}, **sections},
         "required": ["tallyman"],
         "additionalProperties": False,
-        "$defs": {"plan": plan_schema()},
+        "$defs": steps.schemas(),
     }

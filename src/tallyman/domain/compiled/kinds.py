@@ -1,24 +1,21 @@
-"""Kinds of values in the compiled form: each is written, read and described in one place.
+"""Kinds of values of a declaration: each is read, written and described in one place.
 
-A value of the wrong kind is a Misshapen with its path. Documents may come from anywhere, so reading
-trusts nothing.
+Reading takes what people write in YAML, such as one name in place of a list. Writing has one
+spelling for a value, the one that the JSON Schema describes.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from tallyman.errors.wording import nearest
-
-Json = Any
-"""A value as json.loads returns it."""
+from tallyman.domain.compiled.piece import Json, Notes, Piece
+from tallyman.errors import TallymanError
 
 
 class Misshapen(Exception):
-    """A part of a document, or of a plan, that the compiled form cannot have."""
+    """A part of a plan or a declaration that cannot be written."""
 
     def __init__(self, where: str, message: str, nearest: str | None = None) -> None:
         super().__init__(where, message)
@@ -40,282 +37,273 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class FormWriting:
-    """The state of writing one asset: its place for messages, and how a Column becomes SQL."""
+class Writing:
+    """The state of writing one declaration: its place for messages, how a Column becomes SQL."""
 
     where: str
     to_sql: ToSql
     written: Written = field(default_factory=Written)
-    depth: int = 0
 
-    def at(self, where: str) -> FormWriting:
-        return replace(self, where=where)
+    def at(self, name: str) -> Writing:
+        return replace(self, where=f"{self.where}, {name}")
 
 
-class FormKind(Protocol):
-    def write(self, value: Any, writing: FormWriting) -> Json: ...
+class AnyKind(Protocol):
+    def read(self, piece: Piece) -> Any:
+        """Return the value; None, and a mistake of the piece, if it is of another kind."""
+        ...
 
-    def read(self, value: Json, where: str) -> Any: ...
+    def write(self, value: Any, writing: Writing) -> Json: ...
 
     def schema(self) -> dict[str, Json]: ...
 
 
-def expected(what: str, value: Json, where: str) -> Misshapen:
-    found = {
-        str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list",
-        dict: "an object", type(None): "null",
-    }.get(type(value), type(value).__name__)  # fmt: skip
-    return Misshapen(where, f"expected {what}, found {found}")
-
-
-def checked_text(value: object, where: str) -> str:
-    """Return a text that can be stored and sent: valid Unicode."""
-    if not isinstance(value, str):
-        raise expected("a text", value, where)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise Misshapen(where, "the text is not valid Unicode") from None
-    return str(value)
-
-
 @dataclass(frozen=True, slots=True)
-class TextKind:
-    allowed: tuple[str, ...] = ()
-    """The values there are; empty: any text."""
-    pattern: str = ""
-    """What a text looks like, for the schema; whoever takes the text checks it."""
+class Kind:
+    """A value without parts: how it is read, and its JSON Schema."""
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return self.read(value, writing.where)
+    reads: Callable[[Piece], Any]
+    described: Mapping[str, Json]
 
-    def read(self, value: Json, where: str) -> str:
-        text = checked_text(value, where)
-        if self.allowed and text not in self.allowed:
-            known = ", ".join(map(repr, self.allowed))
-            raise Misshapen(where, f"{text!r} is not one of {known}", nearest(text, self.allowed))
-        return text
+    def read(self, piece: Piece) -> Any:
+        return self.reads(piece)
+
+    def write(self, value: Any, writing: Writing) -> Json:
+        """Return the value, if it can be read."""
+        notes = Notes()
+        read = self.reads(Piece(writing.where, value, notes))
+        for problem in notes.problems:
+            raise Misshapen(problem.where, problem.message, problem.nearest)
+        return read
 
     def schema(self) -> dict[str, Json]:
-        if self.allowed:
-            return {"enum": list(self.allowed)}
-        return {"type": "string"} | ({"pattern": self.pattern} if self.pattern else {})
+        return dict(self.described)
+
+
+def whole(least: int = 0) -> Kind:
+    return Kind(lambda piece: piece.whole(least), {"type": "integer", "minimum": least})
+
+
+def text_like(pattern: str) -> Kind:
+    """A text; whoever takes it checks it."""
+    return Kind(Piece.text, {"type": "string", "pattern": pattern})
+
+
+def one_of(*words: str) -> Kind:
+    """One of a few words; whoever takes it checks it, in its own words."""
+    return Kind(Piece.text, {"enum": list(words)})
 
 
 @dataclass(frozen=True, slots=True)
-class SqlKind:
+class _Sql(Kind):
     """An expression: SQL text, or a Column, which is written as SQL."""
 
     named: bool = False
     """True if an alias of a Column names the result."""
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
+    def write(self, value: Any, writing: Writing) -> Json:
         text = writing.to_sql(value, writing.where, named=self.named)
-        return checked_text(text, writing.where)
-
-    def read(self, value: Json, where: str) -> str:
-        return checked_text(value, where)
-
-    def schema(self) -> dict[str, Json]:
-        return {"type": "string", "description": "a Spark SQL expression"}
+        return Kind.write(self, text, writing)
 
 
-@dataclass(frozen=True, slots=True)
-class FlagKind:
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return self.read(value, writing.where)
-
-    def read(self, value: Json, where: str) -> bool:
-        if not isinstance(value, bool):
-            raise expected("true or false", value, where)
-        return value
-
-    def schema(self) -> dict[str, Json]:
-        return {"type": "boolean"}
+_SQL = {"type": "string", "description": "a Spark SQL expression"}
+TEXT = Kind(Piece.text, {"type": "string"})
+FLAG = Kind(Piece.truth, {"type": "boolean"})
+NUMBER = Kind(Piece.number, {"type": "number"})
+SQL = _Sql(Piece.expression, _SQL)
+NAMED_SQL = _Sql(Piece.expression, _SQL, named=True)
+CONDITION = _Sql(Piece.condition, _SQL)
 
 
 @dataclass(frozen=True, slots=True)
-class WholeKind:
+class Listed:
+    """One value, or a list of them."""
+
+    item: Kind
     least: int = 0
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return self.read(value, writing.where)
+    def read(self, piece: Piece) -> list[Any]:
+        if isinstance(piece.value, list) and len(piece.value) < self.least:
+            piece.fail("name at least one")
+        items = [piece] if isinstance(piece.value, str) else piece.items()
+        return [self.item.read(item) for item in items]
 
-    def read(self, value: Json, where: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise expected("a whole number", value, where)
-        if not self.least <= value < 2**63:
-            raise Misshapen(where, f"{value} is not a whole number of {self.least} or more")
-        return int(value)
-
-    def schema(self) -> dict[str, Json]:
-        return {"type": "integer", "minimum": self.least}
-
-
-@dataclass(frozen=True, slots=True)
-class NumberKind:
-    """Any finite number. A whole one is written as such: 1 and 1.0 have equal bytes."""
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        number = self.read(value, writing.where)
-        return int(number) if number.is_integer() else number
-
-    def read(self, value: Json, where: str) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise expected("a number", value, where)
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise Misshapen(where, "the number is not finite")
-        return number
-
-    def schema(self) -> dict[str, Json]:
-        return {"type": "number"}
-
-
-@dataclass(frozen=True, slots=True)
-class ListKind:
-    item: FormKind
-    least: int = 0
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return [self.item.write(each, writing) for each in value]
-
-    def read(self, value: Json, where: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise expected("a list", value, where)
-        if len(value) < self.least:
-            raise Misshapen(where, f"expected at least {self.least} in the list")
-        return tuple(self.item.read(each, f"{where}[{n}]") for n, each in enumerate(value))
+    def write(self, value: Any, writing: Writing) -> Json:
+        listed = sorted(value) if isinstance(value, frozenset) else value
+        return [self.item.write(each, writing) for each in listed]
 
     def schema(self) -> dict[str, Json]:
         least = {"minItems": self.least} if self.least else {}
         return {"type": "array", "items": self.item.schema(), **least}
 
 
+NAMES = Listed(TEXT)
+
+
 @dataclass(frozen=True, slots=True)
-class PairsKind:
-    """Columns with their expressions. A list, because their order counts."""
+class Ordered:
+    """Names with values whose order counts: a mapping, or a list of [name, value]. The list is
+    written: tools put the keys of a mapping in another order."""
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        written = [
-            [checked_text(name, writing.where), SqlKind().write(each, writing)]
-            for name, each in value
-        ]
-        _refuse_repeated([name for name, _ in written], writing.where)
-        return written
+    kind: AnyKind
+    what: str = "columns and their expressions"
 
-    def read(self, value: Json, where: str) -> tuple[tuple[str, str], ...]:
-        if not isinstance(value, list):
-            raise expected("a list of [column, expression]", value, where)
-        pairs = [_pair(each, f"{where}[{n}]") for n, each in enumerate(value)]
-        _refuse_repeated([name for name, _ in pairs], where)
-        return tuple(pairs)
+    def read(self, piece: Piece) -> dict[str, Any]:
+        pieces = piece.pairs(self.what)
+        for name, given in pieces.items():
+            if given.is_empty and getattr(piece.value, "flow", False):
+                hint = "within {…} a comma ends a value: quote an expression that contains one"
+                piece.fail(f"{name!r} has no expression; {hint}")
+                return {}
+        return {name: self.kind.read(given) for name, given in pieces.items()}
+
+    def write(self, value: Any, writing: Writing) -> Json:
+        names = [name for name, _ in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise Misshapen(writing.where, f"{name!r} is named twice")
+        return [[TEXT.write(name, writing), self.kind.write(each, writing)] for name, each in value]
 
     def schema(self) -> dict[str, Json]:
-        both = [{"type": "string"}, SqlKind().schema()]
+        both = [{"type": "string"}, self.kind.schema()]
         pair = {"type": "array", "prefixItems": both, "items": False, "minItems": 2}
         return {"type": "array", "items": pair}
 
 
-def _pair(value: Json, where: str) -> tuple[str, str]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise expected("[column, expression]", value, where)
-    return checked_text(value[0], f"{where}[0]"), checked_text(value[1], f"{where}[1]")
-
-
-def _refuse_repeated(names: Sequence[str], where: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise Misshapen(where, f"the column {name!r} is named twice")
-
-
 @dataclass(frozen=True, slots=True)
-class TextsKind:
-    """Names with texts, in no order."""
+class ByName:
+    """Names with values, in no order."""
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return self.read(dict(value), writing.where)
+    kind: AnyKind
 
-    def read(self, value: Json, where: str) -> dict[str, str]:
-        if not isinstance(value, dict):
-            raise expected("names and texts", value, where)
+    def read(self, piece: Piece) -> dict[str, Any]:
+        return {name: self.kind.read(given) for name, given in piece.entries().items()}
+
+    def write(self, value: Any, writing: Writing) -> Json:
+        # The requirements of a table are listed: each knows its column.
+        named = value if isinstance(value, Mapping) else {each.column: each for each in value}
         return {
-            checked_text(name, where): checked_text(text, f"{where}.{name}")
-            for name, text in value.items()
+            TEXT.write(name, writing): self.kind.write(each, writing)
+            for name, each in named.items()
         }
 
     def schema(self) -> dict[str, Json]:
-        return {"type": "object", "additionalProperties": {"type": "string"}}
+        return {"type": "object", "additionalProperties": self.kind.schema()}
 
 
-# ---- objects with fixed fields ----------------------------------------------------------------
+# ---- names and values that one function takes ------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class FormShape:
-    """The fields of a dataclass in the compiled form. A field with its default is left out, so that
-    a field added later does not change the form of what does not use it."""
+class Key:
+    """One value of a Record: its kind, whether it is needed, the parameter it is passed to and the
+    field it is written from if they have other names."""
+
+    kind: AnyKind
+    required: bool = False
+    to: str = ""
+    of: str | None = ""
+    """None: another spelling of something else, which is never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Names and values, read through the function that checks them. A value that is the default of
+    its field is left out when written, so that a field added later does not change the form of what
+    does not use it."""
 
     made: type
-    kinds: Mapping[str, FormKind]
-    optional: tuple[str, ...] = ()
-    """Fields without a default that are left out if they are None."""
+    keys: Mapping[str, Key]
+    make: Callable[..., Any] = dict
+    short: str | None = None
+    """The key that a value without keys stands for."""
 
-    def write(self, value: Any, writing: FormWriting) -> dict[str, Json]:
-        return {
-            name: kind.write(given, writing.at(f"{writing.where}, {name}"))
-            for name, kind in self.kinds.items()
-            if (given := getattr(value, name)) is not None and not self._is_default(name, given)
+    def read(self, piece: Piece) -> Any:
+        values = self.values(piece, self.pieces(piece))
+        return built(piece, self.make, values, self.make.__name__.lower())
+
+    def pieces(self, piece: Piece) -> dict[str, Piece]:
+        """Return the parts by key, also if it is written without keys."""
+        if self.short is None or piece.is_empty:
+            return piece.entries(self.keys)
+        is_mapping = isinstance(piece.value, dict)
+        if is_mapping and isinstance(self.keys[self.short].kind, Ordered):
+            # Without keys it has names and expressions, and no expression is a list or a mapping.
+            is_mapping = any(isinstance(each, (dict, list)) for each in piece.value.values())
+        return piece.entries(self.keys) if is_mapping else {self.short: piece}
+
+    def values(self, piece: Piece, pieces: Mapping[str, Piece]) -> dict[str, Any] | None:
+        """Read the values by parameter; an omitted one keeps the parameter's default."""
+        before = piece.mistakes
+        for name, key in self.keys.items():
+            if key.required and name not in pieces:
+                piece.fail(f"{name!r} is missing")
+        keys = self.keys
+        read = {
+            keys[name].to or name: keys[name].kind.read(given) for name, given in pieces.items()
         }
+        return None if piece.mistakes > before else read
 
-    def read(self, value: Json, where: str) -> dict[str, Any]:
-        """Return the given fields; MISSING ones are left out."""
-        return read_fields(value, self.kinds, self.required(), where)
-
-    def required(self) -> list[str]:
-        return [
-            each.name
-            for each in fields(self.made)
-            if each.name in self.kinds
-            and each.name not in self.optional
-            and each.default is MISSING
-            and each.default_factory is MISSING
-        ]
+    def write(self, value: Any, writing: Writing) -> dict[str, Json]:
+        written: dict[str, Json] = {}
+        for name, key in self.keys.items():
+            field = name if key.of == "" else key.of
+            given = None if field is None else getattr(value, field, None)
+            if field and given is not None and not _is_default(value, field, given):
+                written[name] = key.kind.write(given, writing.at(name))
+        return written
 
     def schema(self) -> dict[str, Json]:
-        return object_schema(self.kinds, self.required())
-
-    def _is_default(self, name: str, given: object) -> bool:
-        [found] = [each for each in fields(self.made) if each.name == name]
-        default = found.default
-        if found.default_factory is not MISSING:
-            default = found.default_factory()
-        # Ask for the type first: a Column compared with anything is another Column.
-        return isinstance(given, type(default)) and given == default
+        return object_schema(
+            {name: key.kind.schema() for name, key in self.keys.items()},
+            [name for name, key in self.keys.items() if key.required],
+        )
 
 
-def read_fields(
-    value: Json, kinds: Mapping[str, FormKind], required: Collection[str], where: str
-) -> dict[str, Any]:
-    """Read an object: unknown and missing fields are mistakes."""
-    if not isinstance(value, dict):
-        raise expected("an object", value, where)
-    for name in value:
-        if name not in kinds:
-            raise Misshapen(f"{where}.{name}", "unknown key", nearest(name, kinds))
-    for name in required:
-        if name not in value:
-            raise Misshapen(where, f"{name!r} is missing")
-    return {name: kinds[name].read(given, f"{where}.{name}") for name, given in value.items()}
+@dataclass(frozen=True, slots=True)
+class TextOr:
+    """A text, or names and values."""
+
+    text: Kind
+    record: Record
+
+    def read(self, piece: Piece) -> Any:
+        return (self.record if isinstance(piece.value, dict) else self.text).read(piece)
+
+    def write(self, value: Any, writing: Writing) -> Json:
+        return (self.text if isinstance(value, str) else self.record).write(value, writing)
+
+    def schema(self) -> dict[str, Json]:
+        return {"oneOf": [self.text.schema(), self.record.schema()]}
 
 
-def object_schema(kinds: Mapping[str, FormKind], required: Collection[str]) -> dict[str, Json]:
+def built(
+    piece: Piece, make: Callable[..., Any], values: Mapping[str, Any] | None, called: str = ""
+) -> Any:
+    """Call a function with values; its error becomes a mistake of this part."""
+    if values is None:
+        return None
+    try:
+        return make(**values)
+    except TallymanError as error:
+        piece.fail(str(error).removeprefix(f"{called}: "))
+        return None
+
+
+def object_schema(properties: Mapping[str, Json], required: list[str]) -> dict[str, Json]:
     return {
         "type": "object",
-        "properties": {name: kind.schema() for name, kind in kinds.items()},
-        "required": sorted(required),
+        "properties": dict(properties),
+        "required": required,
         "additionalProperties": False,
     }
+
+
+def _is_default(value: object, name: str, given: object) -> bool:
+    for each in fields(value):  # type: ignore[arg-type]
+        if each.name == name:
+            made = each.default_factory
+            default = each.default if made is MISSING else made()
+            # Ask for the type first: a Column compared with anything is another Column.
+            return isinstance(given, type(default)) and given == default
+    return False

@@ -1,44 +1,46 @@
-"""Steps and plans in the compiled form: every field of every kind of step, and its limits.
+"""The verbs of a plan: the keys of each, how it is added to a Frame, and written from its step.
 
 A plan is read through the verbs of a Frame, so a document is checked as a written pipeline is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tallyman.domain.compiled.kinds import (
-    FlagKind,
-    FormShape,
-    FormWriting,
-    Json,
-    ListKind,
+    CONDITION,
+    FLAG,
+    NAMED_SQL,
+    NAMES,
+    SQL,
+    TEXT,
+    AnyKind,
+    Key,
+    Listed,
     Misshapen,
-    PairsKind,
-    SqlKind,
-    TextKind,
-    WholeKind,
-    checked_text,
-    expected,
+    Ordered,
+    Record,
+    Writing,
+    built,
     object_schema,
-    read_fields,
+    one_of,
+    text_like,
+    whole,
 )
+from tallyman.domain.compiled.piece import ALIKE, Json, Piece
 from tallyman.domain.definition import step as steps
 from tallyman.domain.definition import working_step as working
 from tallyman.domain.definition.arguments import (
+    ALTERNATIVES,
     OUTPUT_FORMATS,
-    aggregates_of,
-    condition,
-    group,
-    step_name,
-    step_number,
 )
 from tallyman.domain.definition.frame import Frame
-from tallyman.domain.definition.plan import next_number
-from tallyman.domain.definition.step_facts import Lookup, Step
-from tallyman.errors import TallymanError
+from tallyman.domain.definition.plan import next_number, numbers
+from tallyman.domain.definition.step_facts import Step
+from tallyman.errors import UsageError
 from tallyman.errors.wording import nearest
 
 MOST_STEPS = 500
@@ -46,47 +48,44 @@ MOST_STEPS = 500
 once."""
 DEEPEST = 20
 """The most plans within each other: a join in a join in a join."""
+TOO_MANY = f"more than {MOST_STEPS} steps; make it several assets"
+TOO_DEEP = f"more than {DEEPEST} plans are within each other"
+PLAN_KEYS = ("from", "where", "steps")
+PLAN_REF, STEPS_REF = {"$ref": "#/$defs/plan"}, {"$ref": "#/$defs/steps"}
+PLAN_SCHEMA = {"from": TEXT.schema(), "steps": STEPS_REF}
 
-TEXT, SQL, FLAG = TextKind(), SqlKind(), FlagKind()
-NAMES = ListKind(TEXT)
-COMMON = {"name": TEXT}
-NUMBERED = {"name": TEXT, "seq": WholeKind(1)}
-PLAN_REF = {"$ref": "#/$defs/plan"}
 
+class _Plan:
+    """Another input: its name, or `from` with either `where` or `steps`."""
 
-@dataclass(frozen=True, slots=True)
-class PlanKind:
-    """An input and the steps on it."""
+    def read(self, piece: Piece) -> Frame | None:
+        if isinstance(piece.value, str):
+            return read_plan(piece, {"from": piece})
+        return read_plan(piece, piece.entries(PLAN_KEYS))
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return _write_plan(value, writing)
-
-    def read(self, value: Json, where: str) -> Frame:
-        return _read_plan(value, where)
+    def write(self, value: Any, writing: Writing) -> Json:
+        return write_plan(value, writing)
 
     def schema(self) -> dict[str, Json]:
         return PLAN_REF
 
 
-@dataclass(frozen=True, slots=True)
-class OnKind:
-    """A join's condition: equalities as text, or columns that both sides have."""
+class _On:
+    """A join's condition: equalities as text, or a list of columns that both sides have."""
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
+    def read(self, piece: Piece) -> Any:
+        return (NAMES if isinstance(piece.value, list) else TEXT).read(piece)
+
+    def write(self, value: Any, writing: Writing) -> Json:
         if isinstance(value, (list, tuple)):
             return [_on_text(each, writing) for each in value]
         return _on_text(value, writing)
 
-    def read(self, value: Json, where: str) -> Any:
-        if isinstance(value, list):
-            return [checked_text(each, f"{where}[{n}]") for n, each in enumerate(value)]
-        return checked_text(value, where)
-
     def schema(self) -> dict[str, Json]:
-        return {"oneOf": [{"type": "string"}, NAMES.schema()]}
+        return {"oneOf": [TEXT.schema(), NAMES.schema()]}
 
 
-def _on_text(value: object, writing: FormWriting) -> str:
+def _on_text(value: object, writing: Writing) -> str:
     """Write a condition as the engine reads pairs of names from it: `a = b AND c = d`."""
     if not isinstance(value, str):
         value = writing.to_sql(value, writing.where, named=False)
@@ -94,248 +93,237 @@ def _on_text(value: object, writing: FormWriting) -> str:
         if "=" not in value:  # a text without one is a name
             advice = "compute with withColumn first"
             raise Misshapen(writing.where, f"join on equality of columns, not {value!r}; {advice}")
-    return checked_text(value, writing.where)
+    return str(TEXT.write(value, writing))
 
 
-@dataclass(frozen=True, slots=True)
-class LookupsKind:
-    """References of an update, each with its alias."""
+class _Lookup:
+    """An input in which rows are looked up, with the condition."""
 
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return [
-            {
-                "alias": each.alias,
-                "other": PLAN.write(each.other, writing),
-                "on": OnKind().write(each.on, writing),
-            }
-            for each in value
-        ]
+    def read(self, piece: Piece) -> tuple[Frame | None, Any]:
+        pieces = piece.entries((*PLAN_KEYS, "on"))
+        on = ON.read(pieces["on"]) if "on" in pieces else piece.fail("'on' is missing")
+        return read_plan(piece, pieces), on
 
-    def read(self, value: Json, where: str) -> tuple[Lookup, ...]:
-        if not isinstance(value, list):
-            raise expected("a list", value, where)
-        kinds = {"alias": TEXT, "other": PLAN, "on": OnKind()}
-        given = [read_fields(e, kinds, kinds, f"{where}[{n}]") for n, e in enumerate(value)]
-        if len({each["alias"] for each in given}) != len(given):
-            raise Misshapen(where, "two references have the same alias")
-        return tuple(Lookup(**each) for each in given)
+    def write(self, value: Any, writing: Writing) -> Json:
+        return {**PLAN.write(value.other, writing), "on": ON.write(value.on, writing)}
 
     def schema(self) -> dict[str, Json]:
-        one = {"alias": TEXT.schema(), "other": PLAN_REF, "on": OnKind().schema()}
-        item = {"type": "object", "properties": one, "additionalProperties": False}
-        return {"type": "array", "items": item | {"required": list(one)}}
-
-
-PLAN, PAIRS = PlanKind(), PairsKind()
+        return object_schema({**PLAN_SCHEMA, "on": ON.schema()}, ["from", "on"])
 
 
 @dataclass(frozen=True, slots=True)
-class StepKind:
-    """One kind of step: its fields, and how it is added to a Frame."""
-
-    shape: FormShape
-    add: Callable[..., Frame]
+class _Lookups(Ordered):
+    def write(self, value: Any, writing: Writing) -> Json:
+        return Ordered.write(self, [(each.alias, each) for each in value], writing)
 
 
-def _kind(made: type[Step], fields: Mapping[str, Any], add: Callable[..., Frame]) -> StepKind:
-    return StepKind(FormShape(made, fields, optional=("subset",)), add)
+PLAN, ON = _Plan(), _On()
+
+# ---- how a verb is added to a Frame, where its method takes other arguments -------------------
 
 
-def _added(frame: Frame, step: Step, name: str | None, seq: int | None = None) -> Frame:
-    named = replace(step, name=step_name(name), seq=step_number(seq))
-    return Frame(frame.input, named, frame)
+def _select(frame: Frame, columns: Sequence[str], **given: Any) -> Frame:
+    return frame.select(*columns, **given)
 
 
-def _group_by(
-    frame: Frame,
-    by: tuple[str, ...],
-    aggregates: tuple[tuple[str, str], ...],
-    name: str | None = None,
-) -> Frame:
-    # Not by agg(): its keywords cannot be any name. An empty list of columns makes one group.
-    step = steps.GroupBy(by=by, aggregates=aggregates_of(dict(aggregates)))
-    return _added(frame, step, name)
+def _drop(frame: Frame, columns: Sequence[str], **given: Any) -> Frame:
+    return frame.drop(*columns, **given)
 
 
-def _aggregate(
-    frame: Frame,
-    by: tuple[str, ...],
-    aggregates: tuple[tuple[str, str], ...],
-    where: str | None = None,
-    name: str | None = None,
-    seq: int | None = None,
-) -> Frame:
-    made = aggregates_of(dict(aggregates))
-    step = working.Aggregate(by=group(by), aggregates=made, where=condition(where))
-    return _added(frame, step, name, seq)
+# ---- the verbs -------------------------------------------------------------------------------
 
 
-def _union(frame: Frame, other: Frame, by_name: bool, name: str | None = None) -> Frame:
-    return frame.unionByName(other, name=name) if by_name else frame.union(other, name=name)
+def _verb(
+    made: type[Step],
+    keys: Mapping[str, Key],
+    make: Callable[..., Frame],
+    short: str | None = None,
+) -> Record:
+    """Describe a verb; every one has a name, and on a working set a number."""
+    numbered = {"seq": Key(whole(1))} if made.in_place else {}
+    return Record(made, {**keys, "name": Key(TEXT), **numbered}, make, short)
 
 
-def _update(
-    frame: Frame,
-    set: tuple[tuple[str, str], ...],
-    join: tuple[Lookup, ...] = (),
-    **given: Any,
-) -> Frame:
-    references = {each.alias: (each.other, each.on) for each in join}
-    return frame.update(dict(set), join=references, **given)
+def _must(kind: AnyKind, to: str = "", of: str = "") -> Key:
+    return Key(kind, True, to, of)
 
 
-def _select(frame: Frame, columns: tuple[str, ...], name: str | None = None) -> Frame:
-    return frame.select(*columns, name=name)
+_PAIRS, _WHERE = Ordered(SQL), Key(CONDITION)
+_BY, _AGGREGATES = _must(NAMES), _must(_PAIRS, "aggregates", "aggregates")
+_WITH = {"with": _must(PLAN, "other", "other")}
+_SELECTED = Listed(NAMED_SQL, least=1)
 
-
-def _drop(frame: Frame, columns: tuple[str, ...], name: str | None = None) -> Frame:
-    return frame.drop(*columns, name=name)
-
-
-def _with_columns(
-    frame: Frame, columns: tuple[tuple[str, str], ...], name: str | None = None
-) -> Frame:
-    return frame.withColumns(dict(columns), name=name)
-
-
-def _rename(frame: Frame, old: str, new: str, name: str | None = None) -> Frame:
-    return frame.withColumnRenamed(old, new, name=name)
-
-
-def _filter(frame: Frame, predicate: str, **given: Any) -> Frame:
-    return frame.filter(predicate, **given)
-
-
-def _expect(frame: Frame, rule: str, predicate: str, **given: Any) -> Frame:
-    return frame.expect(rule, predicate, **given)
-
-
-def _warn(frame: Frame, rule: str, predicate: str, name: str | None = None) -> Frame:
-    return frame.expect(rule, predicate, severity="warn", name=name)
-
-
-def _append(frame: Frame, other: Frame, **given: Any) -> Frame:
-    return frame.append(other, **given)
-
-
-_EXPECT = {"rule": TEXT, "predicate": SQL, "code": TEXT, "severity": TextKind(("reject", "fail"))}
-_JOIN = {
-    "other": PLAN,
-    "on": OnKind(),
-    "how": TextKind(("inner", "left")),
-    "unmatched": TextKind(("error", "filter", "keep")),
-    "fanout": TextKind(("error", "expand")),
-    "max_unmatched": TextKind(pattern="^([0-9]+|[0-9]+([.][0-9]+)?%)$"),
-}
-_OUTPUT = {
-    "path": TEXT,
-    "columns": NAMES,
-    "include_deleted": FLAG,
-    "format": TextKind(tuple(dict.fromkeys(OUTPUT_FORMATS.values()))),
-    "register_as": TEXT,
-}
-_KINDS = (
-    _kind(steps.Select, {"columns": ListKind(SqlKind(named=True), least=1), **COMMON}, _select),
-    _kind(steps.Drop, {"columns": NAMES, **COMMON}, _drop),
-    _kind(steps.WithColumns, {"columns": PAIRS, **COMMON}, _with_columns),
-    _kind(steps.Rename, {"old": TEXT, "new": TEXT, **COMMON}, _rename),
-    _kind(steps.Filter, {"predicate": SQL, "reason": TEXT, **COMMON}, _filter),
-    _kind(steps.Expect, {**_EXPECT, **COMMON}, _expect),
-    _kind(steps.Warn, {"rule": TEXT, "predicate": SQL, **COMMON}, _warn),
-    _kind(steps.Join, {**_JOIN, **COMMON}, Frame.join),
-    _kind(steps.GroupBy, {"by": NAMES, "aggregates": PAIRS, **COMMON}, _group_by),
-    _kind(steps.Explode, {"column": TEXT, "alias": TEXT, "outer": FLAG, **COMMON}, Frame.explode),
-    _kind(steps.Union, {"other": PLAN, "by_name": FLAG, **COMMON}, _union),
-    _kind(steps.DropDuplicates, {"subset": NAMES, **COMMON}, Frame.dropDuplicates),
-    _kind(working.Update, {"set": PAIRS, "where": SQL, "join": LookupsKind(), **NUMBERED}, _update),
-    _kind(working.Delete, {"where": SQL, **NUMBERED}, Frame.delete),
-    _kind(
-        working.Aggregate,
-        {"by": ListKind(TEXT, least=1), "aggregates": PAIRS, "where": SQL, **NUMBERED},
-        _aggregate,
+VERBS: Mapping[str, Record] = {
+    "select": _verb(steps.Select, {"columns": _must(_SELECTED)}, _select, "columns"),
+    "drop": _verb(steps.Drop, {"columns": _must(NAMES)}, _drop, "columns"),
+    "withColumn": _verb(
+        steps.WithColumns, {"columns": _must(_PAIRS)}, Frame.withColumns, "columns"
     ),
-    _kind(working.Append, {"other": PLAN, **NUMBERED}, _append),
-    _kind(working.Output, {**_OUTPUT, **NUMBERED}, Frame.output),
-)
-STEPS: Mapping[str, StepKind] = {each.shape.made.kind: each for each in _KINDS}
+    "withColumnRenamed": _verb(
+        steps.Rename,
+        {"existing": _must(TEXT, of="old"), "new": _must(TEXT)},
+        Frame.withColumnRenamed,
+    ),
+    "filter": _verb(
+        steps.Filter,
+        {"where": _must(SQL, "condition", "predicate"), "reason": Key(TEXT)},
+        Frame.filter,
+        "where",
+    ),
+    "expect": _verb(
+        steps.Expect,
+        {
+            "rule": _must(TEXT),
+            "that": _must(SQL, "condition", "predicate"),
+            "code": Key(TEXT),
+            "severity": Key(one_of("warn", "reject", "fail")),
+        },
+        Frame.expect,
+    ),
+    "join": _verb(
+        steps.Join,
+        {
+            **_WITH,
+            "on": _must(ON),
+            "how": Key(one_of("inner", "left")),
+            "unmatched": Key(one_of("error", "filter", "keep")),
+            "fanout": Key(one_of("error", "expand")),
+            "max_unmatched": Key(text_like("^([0-9]+|[0-9]+([.][0-9]+)?%)$")),
+        },
+        Frame.join,
+    ),
+    "groupBy": _verb(steps.GroupBy, {"by": _BY, "agg": _AGGREGATES}, Frame._group),
+    "explode": _verb(
+        steps.Explode,
+        {"column": _must(TEXT), "alias": Key(TEXT), "outer": Key(FLAG)},
+        Frame.explode,
+        "column",
+    ),
+    "union": _verb(steps.Union, _WITH, Frame.union, "with"),
+    "unionByName": _verb(steps.Union, _WITH, Frame.unionByName, "with"),
+    "dropDuplicates": _verb(
+        steps.DropDuplicates, {"subset": Key(NAMES)}, Frame.dropDuplicates, "subset"
+    ),
+    "update": _verb(
+        working.Update,
+        {
+            "set": _must(_PAIRS),
+            "where": _WHERE,
+            "join": Key(_Lookups(_Lookup(), "aliases and the inputs they stand for")),
+        },
+        Frame.update,
+    ),
+    "delete": _verb(working.Delete, {"where": _WHERE}, Frame.delete, "where"),
+    "aggregate": _verb(
+        working.Aggregate, {"by": _BY, "set": _AGGREGATES, "where": _WHERE}, Frame._aggregate
+    ),
+    "append": _verb(
+        working.Append,
+        {
+            "from": _must(PLAN, "source", "other"),
+            "where": Key(CONDITION, of=None),
+            "aggregate": Key(Record(dict, {"by": _BY, "set": _must(_PAIRS)}), of=None),
+        },
+        Frame.append,
+    ),
+    "output": _verb(
+        working.Output,
+        {
+            "path": _must(TEXT),
+            "columns": Key(NAMES),
+            "include_deleted": Key(FLAG),
+            "format": Key(one_of(*dict.fromkeys(OUTPUT_FORMATS.values()))),
+            "register_as": Key(TEXT),
+        },
+        Frame.output,
+        "path",
+    ),
+}
+
+
+def kind_of(step: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the kind of a written step, as in its id, and its values."""
+    [(verb, values)] = step.items()
+    return "warn" if values.get("severity") == "warn" else VERBS[verb].made.kind, values
 
 
 # ---- plans -----------------------------------------------------------------------------------
 
 
-def _write_plan(frame: Frame, writing: FormWriting) -> dict[str, Json]:
-    if writing.depth > DEEPEST:
-        raise Misshapen(writing.where, f"more than {DEEPEST} plans are within each other")
-    inner = replace(writing, depth=writing.depth + 1)
+def write_plan(frame: Frame, writing: Writing) -> dict[str, Json]:
+    if writing.where.count(", step ") > DEEPEST:
+        raise Misshapen(writing.where, TOO_DEEP)
     written: list[Json] = []
     last = 0
     for step in frame.steps():
         writing.written.steps += 1
         if writing.written.steps > MOST_STEPS:
-            asset = writing.where.partition(",")[0]
-            raise Misshapen(asset, f"it has more than {MOST_STEPS} steps; make it several assets")
+            raise Misshapen(writing.where.partition(",")[0], f"it has {TOO_MANY}")
         usual = next_number(last)
-        seq = usual if step.seq is None else step.seq
-        here = f"{writing.where}, step {step.name or f'{seq}_{step.kind}'}"
-        made = {"kind": step.kind} | STEPS[step.kind].shape.write(step, inner.at(here))
-        if seq == usual:
-            made.pop("seq", None)  # it does not matter who gave the number that comes next anyway
-        written.append(made)
-        last = max(last, seq)
-    return {"input": checked_text(frame.input, writing.where), "steps": written}
+        last = usual if step.seq is None else max(last, step.seq)
+        here = writing.at(f"step {step.name or f'{last}_{step.kind}'}")
+        # It does not matter who gave the number that comes next anyway.
+        own = replace(step, seq=None) if step.seq == usual else step
+        written.append({step.verb: VERBS[step.verb].write(own, here)})
+    named = {"from": TEXT.write(frame.input, writing)}
+    return named | ({"steps": written} if written else {})
 
 
-def _read_plan(value: Json, where: str) -> Frame:
-    found = read_fields(value, {"input": TEXT, "steps": _StepsKind()}, ("input", "steps"), where)
-    frame = Frame(found["input"])
-    for number, step in enumerate(found["steps"]):
-        frame = _read_step(frame, step, f"{where}.steps[{number}]")
+def read_plan(piece: Piece, pieces: Mapping[str, Piece]) -> Frame | None:
+    """Read an input and the steps on it; Frame's own checks run on each step."""
+    if piece.path.count(".steps[") > DEEPEST:
+        return piece.fail(TOO_DEEP)
+    name = pieces["from"].text() if "from" in pieces else piece.fail("'from' is missing")
+    frame = Frame(name or "?")
+    if "where" in pieces and "steps" in pieces:
+        advice = "together with steps, write the condition as a step: filter: {where: …}"
+        pieces["where"].fail(advice)
+    if "where" in pieces and (where := pieces["where"].condition()):
+        frame = frame.filter(where)
+    if "steps" in pieces:
+        frame = _read_steps(pieces["steps"], frame)
+    return None if name is None else frame
+
+
+def _read_steps(piece: Piece, frame: Frame) -> Frame:
+    before, items = piece.mistakes, piece.items()
+    piece.notes.steps += len(items)
+    if piece.notes.steps > MOST_STEPS:
+        piece.fail(f"there are {TOO_MANY}")
+        return frame
+    for item in items:
+        frame = _read_step(item, frame) or frame
+    if piece.mistakes == before:
+        try:
+            numbers(frame)
+        except UsageError as error:
+            piece.fail(str(error))
     return frame
 
 
-def _read_step(frame: Frame, value: Json, where: str) -> Frame:
-    if not isinstance(value, dict):
-        raise expected("a step", value, where)
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in STEPS:
-        near = nearest(kind, STEPS) if isinstance(kind, str) else None
-        raise Misshapen(f"{where}.kind", "unknown kind of step" if kind else "it is missing", near)
-    rest = {name: each for name, each in value.items() if name != "kind"}
-    given = STEPS[kind].shape.read(rest, where)
-    try:
-        return STEPS[kind].add(frame, **given)
-    except TallymanError as error:
-        raise Misshapen(where, str(error)) from None
+def _read_step(piece: Piece, frame: Frame) -> Frame | None:
+    if not isinstance(piece.value, dict) or len(piece.value) != 1:
+        return piece.fail(f"expected one verb and its values, found {_shown(piece)}")
+    for name, given in piece.entries().items():
+        if name in VERBS:
+            verb = VERBS[name]
+            values = verb.values(given, verb.pieces(given))
+            return built(given, partial(verb.make, frame), values)
+        if name in ALTERNATIVES:
+            message = f"{name} cannot be accounted for row by row. {ALTERNATIVES[name]}"
+            return given.fail(message)
+        return given.fail("unknown step", nearest(name, VERBS, ALIKE))
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class _StepsKind:
-    """The list of steps; each is read on the Frame that the earlier ones make."""
-
-    def write(self, value: Any, writing: FormWriting) -> Json:
-        return value
-
-    def read(self, value: Json, where: str) -> list[Json]:
-        if not isinstance(value, list):
-            raise expected("a list", value, where)
-        if len(value) > MOST_STEPS:
-            raise Misshapen(where, f"there are more than {MOST_STEPS} steps")
-        return value
-
-    def schema(self) -> dict[str, Json]:
-        return {
-            "type": "array",
-            "maxItems": MOST_STEPS,
-            "items": {"oneOf": [_step_schema(kind) for kind in STEPS]},
-        }
+def _shown(piece: Piece) -> str:
+    if isinstance(piece.value, dict) and piece.value:
+        return "the keys " + ", ".join(map(repr, map(str, piece.value)))
+    return piece.found()
 
 
-def _step_schema(kind: str) -> dict[str, Json]:
-    described = STEPS[kind].shape.schema()
-    properties = {"kind": {"const": kind}, **described["properties"]}
-    return described | {"properties": properties, "required": ["kind", *described["required"]]}
-
-
-def plan_schema() -> dict[str, Json]:
-    """Describe a plan with every kind of step."""
-    return object_schema({"input": TEXT, "steps": _StepsKind()}, ("input", "steps"))
+def schemas() -> dict[str, Json]:
+    """Describe a plan and a list of steps with every verb."""
+    verbs = [object_schema({name: verb.schema()}, [name]) for name, verb in VERBS.items()]
+    listed = {"type": "array", "maxItems": MOST_STEPS, "items": {"oneOf": verbs}}
+    return {"plan": object_schema(PLAN_SCHEMA, ["from"]), "steps": listed}

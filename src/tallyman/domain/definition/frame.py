@@ -235,6 +235,17 @@ class Frame:
         **aggregates: Given,
     ) -> Frame:
         """Add one row per group of the existing rows, which stay unchanged."""
+        return self._aggregate(by, aggregates, where, name, seq)
+
+    def _aggregate(
+        self,
+        by: Sequence[str],
+        aggregates: Mapping[str, Expression],
+        where: Expression | None = None,
+        name: str | None = None,
+        seq: int | None = None,
+    ) -> Frame:
+        """As `aggregate`, whose keywords cannot be any name."""
         step = Aggregate(
             by=group(by),
             aggregates=aggregates_of(aggregates),
@@ -243,6 +254,13 @@ class Frame:
             seq=step_number(seq),
         )
         return self._then(step)
+
+    def _group(
+        self, by: Sequence[str], aggregates: Mapping[str, Expression], name: str | None = None
+    ) -> Frame:
+        """As `groupBy(…).agg(…)`, with any names. An empty list of columns makes one group."""
+        made = aggregates_of(aggregates)
+        return self._then(GroupBy(by=tuple(by), aggregates=made, name=step_name(name)))
 
     def append(
         self,
@@ -265,7 +283,7 @@ class Frame:
             by, made, unknown = aggregate_of(aggregate)
             if unknown:
                 raise UsageError(f"append, aggregate: unknown {unknown}; there are by and set")
-            source = source._then(GroupBy(by=by, aggregates=tuple(made.items())))
+            source = source._group(by, made)
         return self._then(Append(other=source, name=step_name(name), seq=step_number(seq)))
 
     def output(  # noqa: PLR0913  one keyword for each property of an output

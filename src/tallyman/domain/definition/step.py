@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tallyman.domain.definition.column_lineage import Way
 from tallyman.domain.definition.expression import Expression
@@ -161,6 +161,8 @@ class Warn(Step):
     """An expectation that rows may break: they are counted, and all go on."""
 
     kind = "warn"
+    verb = "expect"
+    severity: ClassVar[str] = "warn"
     holds = ("predicate",)
     rule: str
     predicate: Expression
@@ -245,6 +247,10 @@ class Union(Step):
     combines = True
     other: Frame
     by_name: bool
+
+    @property
+    def verb(self) -> str:
+        return "unionByName" if self.by_name else "union"
 
     @property
     def inflow(self) -> Frame:

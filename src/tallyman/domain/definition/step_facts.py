@@ -68,6 +68,11 @@ class Step:
     seq: int | None = None
     """The step's number in the chain. None: the next ten; LOADING: not written by the author."""
 
+    @property
+    def verb(self) -> str:
+        """Name the method of Frame that makes the step."""
+        return self.kind
+
     holds: ClassVar[tuple[str, ...]] = ()
     """The fields with expressions: one, a tuple of them, or a tuple of (name, expression)."""
     only_columns: ClassVar[bool] = False

@@ -51,6 +51,10 @@ class Reference:
     at_most: int | None = None
 
     @property
+    def target(self) -> str:
+        return f"{self.table}.{self.to}"
+
+    @property
     def counts(self) -> str | None:
         """Say how many rows may refer to a key; None if any number may."""
         if not self.at_least and self.at_most is None:

@@ -19,7 +19,6 @@ from tallyman.domain.definition.step import (
     Select,
     Union,
     Warn,
-    WithColumns,
 )
 from tallyman.domain.definition.step_facts import EVERY_COLUMN, On, Step
 from tallyman.engine.expressions.columns import col, named_column, to_column
@@ -50,11 +49,11 @@ def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
             return rows.select(*selected(step, rows, rows.columns))
         case Drop():
             return rows.drop(*step.columns)
-        case WithColumns():
-            names = rows.columns
-            return rows.withColumns({n: to_column(e, names) for n, e in step.values().items()})
         case Rename():
             return rows.withColumnRenamed(step.old, step.new)
+        case Step(only_columns=True):
+            names = rows.columns
+            return rows.withColumns({n: to_column(e, names) for n, e in step.values().items()})
         case Filter() | Expect():
             return rows.filter(to_column(step.predicate, rows.columns))
         case Warn():

@@ -27,7 +27,6 @@ from tallyman.domain.definition.step import (
     Split,
     Union,
     Warn,
-    WithColumns,
 )
 from tallyman.domain.definition.step_facts import Step
 from tallyman.engine.expressions.column_names import (
@@ -119,10 +118,10 @@ class Evaluation:
                 return segment.select(self._past_window(flow, step), step)
             case Drop() as step:
                 return segment.drop(flow, step)
-            case WithColumns() as step:
-                return segment.with_columns(self._past_window(flow, step), step)
             case Rename() as step:
                 return segment.rename(flow, step)
+            case Step(only_columns=True) as step:
+                return segment.with_columns(self._past_window(flow, step), step)
             case Filter() as step:
                 return segment.filter_(flow, step, name, self.book)
             case Split() as step if not step.rejects:
