@@ -240,8 +240,8 @@ class Frame:
     def _aggregate(
         self,
         by: Sequence[str],
-        aggregates: Mapping[str, Expression],
-        where: Expression | None = None,
+        aggregates: Mapping[str, Given],
+        where: Given | None = None,
         name: str | None = None,
         seq: int | None = None,
     ) -> Frame:
@@ -256,7 +256,7 @@ class Frame:
         return self._then(step)
 
     def _group(
-        self, by: Sequence[str], aggregates: Mapping[str, Expression], name: str | None = None
+        self, by: Sequence[str], aggregates: Mapping[str, Given], name: str | None = None
     ) -> Frame:
         """As `groupBy(…).agg(…)`, with any names. An empty list of columns makes one group."""
         made = aggregates_of(aggregates)
