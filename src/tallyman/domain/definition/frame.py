@@ -245,7 +245,7 @@ class Frame:
         name: str | None = None,
         seq: int | None = None,
     ) -> Frame:
-        """As `aggregate`, whose keywords cannot be any name."""
+        """Aggregate into columns of any names: keywords cannot have every name."""
         step = Aggregate(
             by=group(by),
             aggregates=aggregates_of(aggregates),
@@ -258,7 +258,7 @@ class Frame:
     def _group(
         self, by: Sequence[str], aggregates: Mapping[str, Given], name: str | None = None
     ) -> Frame:
-        """As `groupBy(…).agg(…)`, with any names. An empty list of columns makes one group."""
+        """Group into columns of any names. An empty list of columns makes one group."""
         made = aggregates_of(aggregates)
         return self._then(GroupBy(by=tuple(by), aggregates=made, name=step_name(name)))
 
