@@ -34,7 +34,11 @@ ACCIDENTS = 60
 STATE = """
     SELECT (SELECT count(*) FROM tasks WHERE status = 'Running') AS running,
            (SELECT count(*) FROM slots WHERE task_id IS NOT NULL) AS taken,
-           (SELECT count(*) FROM tasks WHERE status = 'Running' AND asset = 'totals') AS totals,
+           (SELECT count(*) - count(DISTINCT asset) FROM tasks
+            WHERE status = 'Running' AND asset <> 'feed') AS too_many,
+           (SELECT count(*) FROM tasks t WHERE status = 'Queued' AND held_by IS NULL
+            AND (asset = 'feed' OR NOT EXISTS (SELECT FROM tasks r WHERE r.asset = t.asset
+                                               AND r.status = 'Running'))) AS may_begin,
            (SELECT count(*) FROM events) AS events,
            ARRAY(SELECT id::text || attempt FROM tasks
                  WHERE status = 'Queued' AND held_by IS NULL) AS queued
@@ -67,8 +71,8 @@ class Chaos:
         self.desk.pool("two", [{}] * SLOTS)
         for before, after in pairwise(CHAIN):
             self.datasets[before] = uuid4()
-            limit = {"max_concurrency": 1} if after == CHAIN[-1] else {}
-            self.desk.listen(self.datasets[before], after, pool="two", priority=1, **limit)
+            rest = {"pool": "two", "priority": 1, "max_concurrency": 1}
+            self.desk.listen(self.datasets[before], after, **rest)
         self.desk.hear()
         self.desk.add(SOURCES, asset=CHAIN[0], pool="two")
 
@@ -107,6 +111,10 @@ class Chaos:
         found = self.desk.claim_next(pools=("two",))
         if isinstance(found, Claimed):
             self.held.append(fence_of(found))
+            return
+        row = self.desk.rows(STATE)[0]
+        if row["may_begin"] and row["taken"] < SLOTS:
+            self.broken.append(f"a claim found none of {row['may_begin']} tasks")
 
     def work(self) -> None:
         """Some attempt, current or not, reports that it is done; sometimes twice."""
@@ -205,8 +213,8 @@ class Chaos:
         row = self.desk.rows(STATE)[0]
         if row["running"] > SLOTS or row["running"] != row["taken"]:
             self.broken.append(f"{row['running']} running, {row['taken']} of {SLOTS} slots taken")
-        if row["totals"] > 1:
-            self.broken.append(f"{row['totals']} tasks of an asset that may run one")
+        if row["too_many"]:
+            self.broken.append(f"{row['too_many']} tasks more than their assets may run")
         queued = set(row["queued"])
         if queued - self.queued and not self.desk.hear():
             self.broken.append(f"nobody heard of {len(queued - self.queued)} tasks")

@@ -100,7 +100,14 @@ class Desk:
         if self._ear is None:
             self._ear = connect(self.database.url())
             self._ear.execute("LISTEN tallyman_tasks")
-        return [one.payload for one in self._ear.notifies(timeout=0)]
+            self._ear.execute("LISTEN until_now")
+        self._ear.execute("NOTIFY until_now")  # notifications come in the order of commits
+        heard = list[str]()
+        for one in self._ear.notifies():
+            if one.channel == "until_now":
+                break
+            heard.append(one.payload)
+        return heard
 
     def claim_next(self, wait_s: float = 0, pools: Sequence[str] = ("default",)) -> Any:
         worker = f"w-{uuid4()}"

@@ -59,7 +59,8 @@ def test_events_of_a_completion_and_the_completion_are_one_thing(
 
 def test_two_dispatchers_at_once_do_everything_once(desk: Desk) -> None:
     dataset = uuid4()
-    desk.listen(dataset, "totals")
+    desk.pool("later", None)
+    desk.listen(dataset, "totals", pool="later")
     tasks = desk.add(30)
     for task in tasks[:10]:
         desk.claim(task)

@@ -95,7 +95,7 @@ def places(
 
 LISTENING = """
     SELECT FROM pg_stat_activity
-    WHERE query ~ '^ *LISTEN tallyman|unnest.+pools' AND pid <> pg_backend_pid()
+    WHERE query ~ '^ *LISTEN tallyman|unnest.+EXISTS' AND pid <> pg_backend_pid()
 """
 
 
