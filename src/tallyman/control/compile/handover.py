@@ -85,8 +85,8 @@ class Handover:
 
 def _item(found: Mapping[str, Any]) -> CompiledItem:
     item = CompiledItem(**found)
-    if not (item.section in tuple(SECTIONS) and isinstance(item.name, str)):
-        raise ValueError(f"no section, or a name is no text: {item.section!r}, {item.name!r}")
+    if not (isinstance(item.section, str) and isinstance(item.name, str)):
+        raise ValueError(f"a section or a name is no text: {item.section!r}, {item.name!r}")
     if not (isinstance(item.value, dict) and isinstance(item.code, str | None)):
         raise ValueError(f"{item.section}.{item.name} is not a compiled declaration")
     return item
@@ -98,6 +98,9 @@ def _problems(listed: Sequence[Mapping[str, Any]]) -> tuple[Problem, ...]:
 
 def _read(item: CompiledItem, notes: Notes) -> list[Item]:
     piece = Piece(f"{item.section}.{item.name}", item.value, notes)
+    if item.section not in SECTIONS:
+        piece.fail("unknown section")
+        return []
     if item.problems:
         return read_items(item.section, item.name, piece, MistakenPlan(item.problems))
     found = read_items(item.section, item.name, piece)
