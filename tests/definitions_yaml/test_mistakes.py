@@ -69,7 +69,8 @@ assets:
   nowhere: {key: a, publish: Big, partitioned_by: {column: a}}
   split: {from: lines, partitioned_by: {column: a, start: yesterday}, thresholds: {absolut: 1}}
   asked: {from: lines, approval: {message: x, timeout_s: soon}, evidence: all}
-asset: {}
+asset:
+  {}
 """
 
 

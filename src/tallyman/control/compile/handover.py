@@ -48,13 +48,9 @@ class Handover:
     def of_json(cls, text: str | bytes) -> Handover:
         """Read what a child wrote; ValueError if it is something else."""
         try:
-            found = of_plain(cls, json.loads(text))
+            return of_plain(cls, json.loads(text))
         except RecursionError as error:
             raise ValueError(str(error)) from None
-        for item in found.items:
-            if item.section not in tuple(SECTIONS):
-                raise ValueError(f"no section: {item.section!r}")
-        return found
 
     def declared(self) -> tuple[Declarations, list[Problem]]:
         """Read the declarations back, and list the mistakes of what declares nothing."""
@@ -82,6 +78,9 @@ class Handover:
 
 def _read(item: CompiledItem, notes: Notes) -> list[Item]:
     piece = Piece(f"{item.section}.{item.name}", item.value, notes)
+    if item.section not in SECTIONS:
+        piece.fail("unknown section")
+        return []
     if item.problems:
         return read_items(item.section, item.name, piece, MistakenPlan(item.problems))
     found = read_items(item.section, item.name, piece)

@@ -4,7 +4,7 @@ declare them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -48,28 +48,14 @@ from tallyman.errors import UsageError
 # ---- kinds of values that only declarations have -----------------------------------------------
 
 
-class _Day:
-    def read(self, piece: Piece) -> str | None:
-        return piece.text()
+@dataclass(frozen=True, slots=True)
+class _Spelled(Kind):
+    """A text from which its function makes another value; that is spelled as a text again."""
+
+    spell: Callable[[Any], str]
 
     def write(self, value: Any, writing: Writing) -> Json:
-        return date.isoformat(value)
-
-    def schema(self) -> dict[str, Json]:
-        return {"type": "string", "format": "date"}
-
-
-class _Duration:
-    """A text such as 30m; a number of seconds is written as 1800s."""
-
-    def read(self, piece: Piece) -> str | None:
-        return piece.text()
-
-    def write(self, value: Any, writing: Writing) -> Json:
-        return f"{value}s"
-
-    def schema(self) -> dict[str, Json]:
-        return {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$"}
+        return self.spell(value)
 
 
 def _published(piece: Piece) -> str | bool | None:
@@ -97,7 +83,10 @@ def _keys(kinds: Mapping[str, AnyKind], *required: str) -> dict[str, Key]:
     return {name: Key(kind, name in required) for name, kind in kinds.items()}
 
 
-_REACTION, _COUNT, _DAY, _DURATION = one_of(*REACTIONS), whole(), _Day(), _Duration()
+_REACTION, _COUNT = one_of(*REACTIONS), whole()
+_DAY = _Spelled(Piece.text, {"type": "string", "format": "date"}, date.isoformat)
+# `30m` is read, and written as `1800s`.
+_DURATION = _Spelled(Piece.text, {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$"}, "{}s".format)
 _REFERENCE = Record(
     Reference,
     {
