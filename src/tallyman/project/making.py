@@ -14,7 +14,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin, cancel
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.history.materialization import MadeBy, RunRecord
+from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.domain.pipeline.approval import Decision
@@ -184,7 +184,7 @@ class ProjectMaking:
         """Wait for the end of a run that workers or another process make, and return its
         result."""
         record = self._runs.find(run)
-        server = self.workspace.settings.server if record.made_by is MadeBy.TASKS else None
+        server = self.workspace.settings.server if record.made_by is RunMadeBy.TASKS else None
         return server_runs.ServerRuns(self.workspace, server).watch(record, listen)
 
     def modified(self, options: Options | None = None) -> set[str]:
