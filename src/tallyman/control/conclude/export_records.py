@@ -5,18 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallyman.engine.files import durable
-from tallyman.on_demand import OnDemand
-
-if TYPE_CHECKING:
-    from tallyman.engine.working import working_run
-else:
-    working_run = OnDemand("tallyman.engine.working.working_run")
 
 FOLDER = "exports"
 
@@ -27,7 +20,6 @@ class ExportRecords:
 
     home: Path
     state: Path
-    runs: Path
 
     def refusal(self, asset: str, path: str) -> str | None:
         """Say why the file at this path may not be replaced; None if it may."""
@@ -39,8 +31,6 @@ class ExportRecords:
         if target.is_symlink() or not target.is_file():
             return f"no run of asset {asset!r} wrote what is there; move it away"
         digest, known = _digest(target), self._read(path)
-        if known is None:
-            known = self._made_before(asset, path, digest)
         if known is None:
             return f"no run of asset {asset!r} wrote the file that is there; move it away"
         if known["asset"] != asset:
@@ -73,21 +63,6 @@ class ExportRecords:
 
     def _place(self, path: str) -> Path:
         return self.state / FOLDER / f"{hashlib.sha256(path.encode()).hexdigest()[:32]}.json"
-
-    def _made_before(self, asset: str, path: str, digest: str) -> dict[str, Any] | None:
-        """Find the file among what past runs kept: an earlier release recorded nothing."""
-        for place in self._places(asset):
-            for one in working_run.outputs_in(place):
-                files = sorted((place / "outputs" / one["id"]).glob("*"))
-                same = one["path"] == path and one["single_file"] and files
-                if same and _digest(files[0]) == digest:
-                    return {"asset": asset, "run": place.name, "sha256": digest}
-        return None
-
-    def _places(self, asset: str) -> Iterator[Path]:
-        for run in sorted(self.runs.glob("*"), reverse=True):
-            yield run / asset
-            yield from sorted((run / asset).glob("*=*"))
 
 
 def _digest(path: Path) -> str:

@@ -33,7 +33,7 @@ MARK = "_tallyman.json"
 
 
 def records_of(settings: Settings) -> ExportRecords:
-    return ExportRecords(settings.home, settings.state_folder, settings.runs_folder)
+    return ExportRecords(settings.home, settings.state_folder)
 
 
 def export(records: ExportRecords, run: str, made: Iterable[tuple[str, Path]]) -> list[str]:
