@@ -216,12 +216,11 @@ class ProjectMaking:
         record = self._runs.find(run)
         made_by = ProjectRuns(past_versions.asked_for(self.workspace, record))
         own = self.workspace
-        go_on = advance.after_decision(own, record)
-        decider = approve.Decider(own.database, own.settings, own.warehouse, record, go_on)
         decision = Decision(
             approved=approved, actor=own.actor, reason=reason, modifications=modifications or {}
         )
-        return decider.decide(made_by.target(asset, partition), decision)
+        go_on, target = advance.after_decision(own, record), made_by.target(asset, partition)
+        return approve.decide(own, record, target, decision, go_on)
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
         """Declare results invalid, so that the next run makes them again. Return their number.
