@@ -14,7 +14,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin, cancel
 from tallyman.domain.account.fate import Evidence
-from tallyman.domain.history.materialization import MadeBy, RunRecord
+from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, RunResult, Status
 from tallyman.domain.pipeline.approval import Decision
@@ -184,7 +184,7 @@ class ProjectMaking:
         """Wait for the end of a run that workers or another process make, and return its
         result."""
         record = self._runs.find(run)
-        server = self.workspace.settings.server if record.made_by is MadeBy.TASKS else None
+        server = self.workspace.settings.server if record.made_by is RunMadeBy.TASKS else None
         return server_runs.ServerRuns(self.workspace, server).watch(record, listen)
 
     def modified(self, options: Options | None = None) -> set[str]:
@@ -216,12 +216,11 @@ class ProjectMaking:
         record = self._runs.find(run)
         made_by = ProjectRuns(past_versions.asked_for(self.workspace, record))
         own = self.workspace
-        go_on = advance.after_decision(own, record)
-        decider = approve.Decider(own.database, own.settings, own.warehouse, record, go_on)
         decision = Decision(
             approved=approved, actor=own.actor, reason=reason, modifications=modifications or {}
         )
-        return decider.decide(made_by.target(asset, partition), decision)
+        go_on, target = advance.after_decision(own, record), made_by.target(asset, partition)
+        return approve.decide(own, record, target, decision, go_on)
 
     def invalidate(self, asset: str, *, partition: str | None = None, cascade: bool = False) -> int:
         """Declare results invalid, so that the next run makes them again. Return their number.

@@ -41,7 +41,7 @@ Closed: TypeAlias = tuple[RunResult, TallymanError | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class RunCloser:
     """Closes one run: one that is running and has nothing left to be made, or one whose end a
     person changed, by a decision or a cancel. May be repeated: a process can die at any point."""
 
@@ -170,7 +170,7 @@ def close_ended(
     now = database.durably(lambda tx: Runs(tx).by_id(run))
     if now.status is Status.RUNNING or not (settings.home / now.folder).is_dir():
         return None
-    return Closing(database, settings, now, settings.actor, sign).close()[1]
+    return RunCloser(database, settings, now, settings.actor, sign).close()[1]
 
 
 def conclude(

@@ -7,16 +7,10 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tallyman.engine.files import durable
-from tallyman.on_demand import OnDemand
 from tallyman.state_folder import ready
-
-if TYPE_CHECKING:
-    from tallyman.engine.working import working_run
-else:
-    working_run = OnDemand("tallyman.engine.working.working_run")
 
 FOLDER = "exports"
 

@@ -14,7 +14,6 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
 from tallyman.domain.account.redaction import NUMBERS_ONLY
 from tallyman.domain.account.stored_ledger import StoredLedger
-from tallyman.domain.codec import to_plain
 from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, others, step_ids
 from tallyman.domain.definition.step_facts import Step
@@ -126,7 +125,7 @@ def _inputs(given: Mapping[str, BoundInput]) -> dict[str, Any]:
 def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) -> Facets:
     found = _ledger([ledger] if ledger else [], f"{folder}/{LEDGER}", result.rejections)
     if result.sub_ledgers:
-        made = to_plain(result.sub_ledgers)
+        made = [sub.to_json() for sub in result.sub_ledgers]
         found = {name: {**each, "sub_ledgers": made} for name, each in found.items()}
     return found
 

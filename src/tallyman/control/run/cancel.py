@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from tallyman.control.conclude import process
 from tallyman.control.seal.signature import signer
-from tallyman.domain.history.materialization import MadeBy, RunRecord
+from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.errors import NotRunning
 from tallyman.on_demand import OnDemand
@@ -58,7 +58,7 @@ def _take_away(database: Database, settings: Settings, run: RunRecord, timeout_s
         now = runs.by_id(run.id)
         who = (
             "its tasks were not ended"
-            if now.made_by is MadeBy.TASKS
+            if now.made_by is RunMadeBy.TASKS
             else "its process did not stop"
         )
         why = f"canceled by {actor}; {who} in {timeout_s:g} s"

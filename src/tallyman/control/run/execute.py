@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from tallyman import faults
 from tallyman.control.bind.describe import description
 from tallyman.control.conclude import finish
-from tallyman.control.conclude.close import Closing
+from tallyman.control.conclude.close import RunCloser
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.run.workbench import Workbench
 from tallyman.domain.history.run import RunResult, Status
@@ -98,11 +98,11 @@ class Execution:
             return commit
 
         database, settings = journal.database, bench.settings
-        closing = Closing(database, settings, journal.run, journal.actor, journal.sign)
+        closer = RunCloser(database, settings, journal.run, journal.actor, journal.sign)
         canceled = bench.watch.stop.is_set()
-        result, trouble = closing.close(publish, bench.lineage.closed, canceled=canceled)
+        result, trouble = closer.close(publish, bench.lineage.closed, canceled=canceled)
         if trouble is None:
-            result, trouble = closing.decided(result)
+            result, trouble = closer.decided(result)
         if trouble is not None:
             raise trouble
         return result.with_notes(notes)

@@ -10,7 +10,7 @@ from tallyman.control.dispatch.follow import template_of
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.publish.of_run import publish_run
 from tallyman.control.tasks.projects import TaskProjects
-from tallyman.domain.history.materialization import MadeBy, RunRecord, TargetState
+from tallyman.domain.history.materialization import RunMadeBy, RunRecord, TargetState
 from tallyman.domain.history.run import AssetResult, Status
 from tallyman.domain.pipeline.target import Target, dependencies
 from tallyman.domain.task.event import Scope
@@ -83,7 +83,7 @@ def go_on(tx: Transaction, projects: TaskProjects, run: UUID) -> bool:
     """Go on with a run of tasks after a decision about one of its targets; False if nothing is left
     to be made: then the caller concludes it."""
     found = locked(tx, run)
-    if found.made_by is not MadeBy.TASKS:
+    if found.made_by is not RunMadeBy.TASKS:
         return False
     if found.by_tasks:
         advance(tx, projects, found)

@@ -19,7 +19,7 @@ from tallyman.control.target.assignment import Assignment
 from tallyman.control.target.package import TargetPackage
 from tallyman.control.tasks.projects import TaskProjects
 from tallyman.domain.codec import to_plain
-from tallyman.domain.history.materialization import MadeBy, Materialization, RunRecord
+from tallyman.domain.history.materialization import Materialization, RunMadeBy, RunRecord
 from tallyman.domain.history.options import Options
 from tallyman.domain.history.run import RunIdentity, Status
 from tallyman.domain.pipeline.target import Target
@@ -178,7 +178,7 @@ class TaskAssigner:
 
     def _planned(self, asked: begin.Begun, definitions: Definitions) -> RunRecord:
         run = begin.planned(asked, definitions, definitions.pipeline_version())
-        return replace(run, executor=run.id, executor_node=MadeBy.TASKS)
+        return replace(run, executor=run.id, executor_node=RunMadeBy.TASKS)
 
 
 def pins_of(assignment: Assignment, workspace: Workspace) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tallyman.control.conclude.close import Closing
+from tallyman.control.conclude.close import RunCloser
 from tallyman.control.delivery.outbox import Outbox
 from tallyman.control.delivery.send import Sender
 from tallyman.control.seal.signature import signer
@@ -34,13 +34,13 @@ def close(projects: TaskProjects, run: UUID) -> bool:
         workspace = projects.of(found.owner)
         settings = workspace.settings
         sign = database.durably(lambda tx: signer(tx, settings))
-        closing = Closing(database, settings, found, found.actor, sign)
-        result, _ = closing.close(
+        closer = RunCloser(database, settings, found, found.actor, sign)
+        result, _ = closer.close(
             trouble=done.trouble,  # the task that ended last published it, or could not
             canceled=found.cancel_requested_at is not None,
             keep_attempts=_may_come_late(database, found),
         )
-    closing.decided(result)
+    closer.decided(result)
     # A sender that finds no receiver ends by itself, and one that fails leaves the events.
     Sender(Outbox.of(database, found.owner, workspace.home)).start().close()
     return True

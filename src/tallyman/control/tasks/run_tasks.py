@@ -16,7 +16,7 @@ from tallyman.control.run.journal import Journal
 from tallyman.control.run.watch import Watch
 from tallyman.control.tasks.advance import advance
 from tallyman.control.tasks.projects import TaskProjects
-from tallyman.domain.history.materialization import MadeBy, RunRecord
+from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.task.task import TARGET
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import MANIFEST, RunFolder
@@ -73,7 +73,7 @@ def _handed_over(journal: Journal, definitions: Definitions, *, round: int) -> R
     except KeyboardInterrupt:
         run = journal.run
         now = definitions.database.durably(lambda tx: Runs(tx).by_id(run.id))
-        if now.made_by is MadeBy.TASKS:
+        if now.made_by is RunMadeBy.TASKS:
             raise WatchStopped(run.name) from None
         with contextlib.suppress(TallymanError):
             journal.abandon(definitions.settings.home)

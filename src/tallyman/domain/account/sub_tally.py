@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Ledger, Partition
+from tallyman.domain.codec import to_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,9 @@ class SubTally:
     def worth_a_line(self) -> bool:
         """True unless the output already shows everything: all groups passed."""
         return self.unit == "child" or self.fates.get(Fate.PASSED, 0) != self.units_in
+
+    def to_json(self) -> dict[str, object]:
+        return {name: fact for name, fact in to_plain(self).items() if fact is not None}
 
 
 def sub_tallies(ledger: Ledger) -> tuple[SubTally, ...]:

@@ -91,7 +91,7 @@ class Made:
     """Fragments of other datasets that are published with it."""
 
 
-class MadeBy(StrEnum):
+class RunMadeBy(StrEnum):
     """Who makes the targets of a run, or made them last."""
 
     PROCESS = "process"
@@ -121,13 +121,13 @@ class RunRecord:
     removed_by: str | None = None
 
     @property
-    def made_by(self) -> MadeBy:
-        return MadeBy.TASKS if self.executor_node == MadeBy.TASKS else MadeBy.PROCESS
+    def made_by(self) -> RunMadeBy:
+        return RunMadeBy.TASKS if self.executor_node == RunMadeBy.TASKS else RunMadeBy.PROCESS
 
     @property
     def by_tasks(self) -> bool:
         """True if tasks make its targets now."""
-        return self.status is Status.RUNNING and self.made_by is MadeBy.TASKS
+        return self.status is Status.RUNNING and self.made_by is RunMadeBy.TASKS
 
     @property
     def identity(self) -> RunIdentity:

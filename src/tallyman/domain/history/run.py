@@ -131,7 +131,7 @@ class AssetResult:
         return replace(self, status=status, error=error or self.error)
 
     def to_json(self) -> dict[str, object]:
-        found = to_plain(self)
+        found = to_plain(self) | {"sub_ledgers": [one.to_json() for one in self.sub_ledgers]}
         return {name: fact for name, fact in found.items() if fact or name not in SPARSE}
 
     @classmethod

@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from tallyman.domain.codec import of_plain, to_plain
-from tallyman.domain.history.materialization import MadeBy, RunRecord
+from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.options import RunParams
 from tallyman.domain.history.run import Status
 from tallyman.domain.version.owner import Owner
@@ -179,13 +179,13 @@ class Runs:
 
     def hand_over(self, run: UUID, executor: UUID | None) -> None:
         """Let tasks execute a run that this executor holds. May be repeated."""
-        given = {"id": run, "executor": executor, "node": MadeBy.TASKS}
+        given = {"id": run, "executor": executor, "node": RunMadeBy.TASKS}
         if not self.tx.execute(HAND_OVER, given).rowcount:
             raise RunTaken(str(run))
 
     def reopen(self, run: UUID) -> bool:
         """Let tasks execute a run that has ended; False if it is running or was removed."""
-        return bool(self.tx.execute(REOPEN, {"id": run, "node": MadeBy.TASKS}).rowcount)
+        return bool(self.tx.execute(REOPEN, {"id": run, "node": RunMadeBy.TASKS}).rowcount)
 
     def plan_again(self, run: UUID, pins: Mapping[UUID, int], params: RunParams) -> None:
         """Let a run of which nothing is made yet read other versions, by other options."""
