@@ -81,6 +81,7 @@ def test_what_a_run_appended_before_is_not_in_its_own_way(stand: Stand) -> None:
 
 def test_an_older_run_that_ends_late_does_not_move_the_pipeline_back(stand: Stand) -> None:
     database = stand.database()
+    database.durably(lambda tx: Pipelines(tx).place(OWNER, "home", "warehouse"))
     for version in ("old", "new"):
         database.durably(
             lambda tx, v=version: Pipelines(tx).add(OWNER, PipelineVersion(hash=v, plan=""))
