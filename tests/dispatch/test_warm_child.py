@@ -171,7 +171,7 @@ def test_a_deadline_and_a_cancel_end_a_warm_child(desk: Desk, place: str, tmp_pa
             with desk.database.transaction() as tx:
                 operate.cancel(tx, desk.owner, done)
         ended(desk, done)
-        assert desk.outcomes(done) == [outcome if outcome == "canceled" else "retryable_error"]
+        assert desk.outcomes(done) == [outcome]
         hung = [int(pid) for pid in hangs.read_text().split()]
         assert hung
         wait_until(lambda gone=hung: all(map(is_gone, gone)))
