@@ -56,7 +56,9 @@ def test_something_else_at_the_address_of_the_server_is_named(shop: Shop) -> Non
     text = settings.read_text()
     settings.write_text(text + "server: ftp://x\n")
     reply = shop.home.printed("doctor")
-    assert "server: expected http://host:port, https://host or unix:path, not 'ftp://x'" in str(reply)
+    assert "server: expected http://host:port, https://host or unix:path, not 'ftp://x'" in str(
+        reply
+    )
     settings.write_text(text + "server: http://192.0.2.1:1\n")
     reply = shop.home.printed("runs")
     assert (reply.code, "http:// is not encrypted" in reply.stderr) == (2, True)
