@@ -29,12 +29,12 @@ ADD_RUN = """
 ADD = """
     INSERT INTO materializations (
         id, org, project, asset_name, partition, run_id, status, started_at, completed_at,
-        inserted_at, reused_id,
+        completion, inserted_at, reused_id,
         upstream_assets, upstream_partitions, upstream_ids,
         definition_hash, dependency_hash, content_digest, location
     ) VALUES (
         %(id)s, 'default', 'test', %(asset)s, %(partition)s, %(run)s, %(status)s, %(at)s, %(at)s,
-        %(at)s, %(reused)s,
+        nextval('completions'), %(at)s, %(reused)s,
         %(assets)s::text[], %(partitions)s::text[], %(ids)s::uuid[], 'def', 'dep', 'content',
         'runs/r/a/output'
     )

@@ -51,7 +51,7 @@ LEFT_WAITING = """
       AND r.status NOT IN ('running', 'waiting_approval')
       AND EXISTS (SELECT FROM approvals a WHERE a.run_id = r.id)
       AND last.body LIKE '%%"status": "waiting_approval"%%'
-    ORDER BY r.started_at
+    ORDER BY r.seq
 """
 PLACED = """
     UPDATE seals SET placed = true

@@ -16,6 +16,7 @@ $$;
 
 CREATE TABLE runs (
     id                  uuid PRIMARY KEY,
+    seq                 bigint GENERATED ALWAYS AS IDENTITY,  -- the order of runs: clocks go wrong
     name                varchar(64) NOT NULL,          -- the name for people: the id, unless one was given
     org                 varchar(64) NOT NULL,
     project             varchar(255) NOT NULL,
@@ -41,7 +42,7 @@ CREATE TABLE runs (
     CHECK ((removed_at IS NULL) = (removed_by IS NULL)),
     CHECK (removed_at IS NULL OR status NOT IN ('running', 'waiting_approval'))
 );
-CREATE INDEX idx_runs_started_at ON runs (org, project, started_at DESC);
+CREATE INDEX idx_runs_newest ON runs (org, project, seq DESC);
 CREATE INDEX idx_runs_running ON runs (lease_until) WHERE status = 'running';
 
 -- 'org, project, asset, partition' for every input, so that one index lookup finds the readers of
@@ -59,8 +60,11 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     FROM unnest(projects, assets, partitions) WITH ORDINALITY AS t (project, asset, partition, n)
 $$;
 
+CREATE SEQUENCE completions;
 CREATE TABLE materializations (
     id                  uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    seq                 bigint GENERATED ALWAYS AS IDENTITY,  -- the order in which they were planned
+    completion          bigint,                        -- and ended, of completions: set with completed_at
     org                 varchar(64) NOT NULL,
     project             varchar(255) NOT NULL,
     asset_name          varchar(255) NOT NULL,
@@ -136,7 +140,7 @@ CREATE INDEX idx_materializations_replays ON materializations (replays) WHERE re
 CREATE UNIQUE INDEX idx_materializations_once_per_run
     ON materializations (run_id, asset_name, coalesce(partition, ''));
 CREATE INDEX idx_materializations_latest
-    ON materializations (org, project, asset_name, coalesce(partition, ''), inserted_at DESC)
+    ON materializations (org, project, asset_name, coalesce(partition, ''), seq DESC)
     INCLUDE (partition, status);
 
 CREATE VIEW flowstone_materializations AS
@@ -238,6 +242,7 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'tallyman_app') THEN
         GRANT SELECT, INSERT, UPDATE ON runs, materializations, approvals TO tallyman_app;
+        GRANT USAGE ON SEQUENCE completions TO tallyman_app;
         GRANT SELECT ON flowstone_materializations, lineage_edges TO tallyman_app;
         GRANT SELECT, INSERT ON resolutions, audit_log TO tallyman_app;
         GRANT UPDATE (settled_at) ON resolutions TO tallyman_app;

@@ -145,6 +145,7 @@ CREATE TABLE pipelines (
 );
 CREATE TABLE plans (
     id         uuid PRIMARY KEY,
+    seq        bigint GENERATED ALWAYS AS IDENTITY,
     org        varchar(64) NOT NULL,
     project    varchar(255) NOT NULL,
     actor      varchar(255) NOT NULL,

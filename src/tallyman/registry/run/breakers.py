@@ -14,11 +14,11 @@ CLOSED = "breaker.closed"
 OPEN = """
     SELECT * FROM (
         SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, ''))
-            m.asset_name, m.partition, r.name AS run, m.completed_at, m.error_message,
+            m.asset_name, m.partition, r.name AS run, m.completed_at, m.completion, m.error_message,
             m.metadata #>> '{error,code}' AS code
         FROM materializations m JOIN runs r ON r.id = m.run_id
         WHERE m.org = %(org)s AND m.project = %(project)s AND m.status IN ('success', 'failed')
-        ORDER BY m.asset_name, coalesce(m.partition, ''), m.completed_at DESC
+        ORDER BY m.asset_name, coalesce(m.partition, ''), m.completion DESC
     ) AS newest
     WHERE code = 'structural_error' AND NOT EXISTS (
         SELECT FROM audit_log a
@@ -26,7 +26,7 @@ OPEN = """
           AND a.event_type = %(closed)s AND a.resource = newest.asset_name
           AND a.at > newest.completed_at
     )
-    ORDER BY completed_at, asset_name, partition
+    ORDER BY completion
 """
 
 

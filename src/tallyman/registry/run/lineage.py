@@ -24,7 +24,7 @@ UP = """
         SELECT id, project, asset_name, partition FROM materializations
         WHERE org = %(org)s AND project = %(project)s AND asset_name = %(asset)s
           AND status = 'success' AND (%(partition)s::text IS NULL OR partition = %(partition)s)
-        ORDER BY completed_at DESC LIMIT 1
+        ORDER BY completion DESC LIMIT 1
     ),
     walk (depth, ids, seen) AS (
         SELECT 0, ARRAY[id], ARRAY[id] FROM newest
@@ -59,7 +59,7 @@ UP = """
         SELECT status FROM materializations
         WHERE NOT r.is_source AND org = %(org)s AND project = r.project AND asset_name = r.asset
           AND coalesce(partition, '') = coalesce(r.partition, '')
-        ORDER BY inserted_at DESC LIMIT 1
+        ORDER BY seq DESC LIMIT 1
     ) AS latest ON true
     ORDER BY r.depth, nullif(r.project, %(project)s) COLLATE "C" NULLS FIRST, r.asset COLLATE "C",
              r.partition COLLATE "C" NULLS FIRST
@@ -124,7 +124,7 @@ DOWN = """
         SELECT status FROM materializations
         WHERE org = %(org)s AND project = r.project AND asset_name = r.asset
           AND coalesce(partition, '') = r.partition
-        ORDER BY inserted_at DESC LIMIT 1
+        ORDER BY seq DESC LIMIT 1
     ) AS latest
     ORDER BY r.depth, nullif(r.project, %(project)s) COLLATE "C" NULLS FIRST, r.asset COLLATE "C",
              r.partition COLLATE "C"
@@ -162,7 +162,7 @@ IMPACT_BY_ASSET = """
     FROM reached r CROSS JOIN LATERAL (
         SELECT DISTINCT ON (coalesce(partition, '')) partition, status FROM materializations
         WHERE org = %(org)s AND project = r.project AND asset_name = r.asset
-        ORDER BY coalesce(partition, ''), inserted_at DESC
+        ORDER BY coalesce(partition, ''), seq DESC
     ) AS latest
     WHERE latest.status = 'success' OR EXISTS (
         SELECT FROM materializations

@@ -38,8 +38,9 @@ PLAN = """
 START = f"""
     UPDATE materializations m
     SET status = 'running', attempt = %(attempt)s, started_at = clock_timestamp(),
-        completed_at = NULL, duration_ms = NULL, error_message = NULL, executor_node = %(node)s,
-        definition_hash = %(definition)s, last_completed_operation = NULL, metadata = '{{}}',
+        completed_at = NULL, completion = NULL, duration_ms = NULL, error_message = NULL,
+        executor_node = %(node)s, definition_hash = %(definition)s,
+        last_completed_operation = NULL, metadata = '{{}}',
         updated_at = now()
     WHERE {THIS} AND m.status NOT IN ('success', 'skipped')
 """
@@ -49,7 +50,8 @@ STEP = f"""
 """
 SUCCEED = f"""
     UPDATE materializations m
-    SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
+    SET status = %(status)s, completed_at = clock_timestamp(), completion = nextval('completions'),
+        duration_ms = %(duration_ms)s,
         upstream_assets = %(names)s, upstream_partitions = %(partitions)s, upstream_ids = %(ids)s,
         upstream_projects = %(projects)s, upstream_inputs = %(inputs)s,
         upstream_fragments = %(fragments)s,
@@ -62,7 +64,8 @@ SUCCEED = f"""
 SKIP = f"""
     UPDATE materializations m
     SET status = 'skipped', reused_id = r.id, started_at = clock_timestamp(),
-        completed_at = clock_timestamp(), duration_ms = 0, executor_node = %(node)s,
+        completed_at = clock_timestamp(), completion = nextval('completions'), duration_ms = 0,
+        executor_node = %(node)s,
         upstream_assets = r.upstream_assets, upstream_partitions = r.upstream_partitions,
         upstream_ids = r.upstream_ids, upstream_projects = r.upstream_projects,
         upstream_inputs = r.upstream_inputs, upstream_fragments = r.upstream_fragments,
@@ -80,7 +83,8 @@ SKIP = f"""
 """
 END = f"""
     UPDATE materializations m
-    SET status = %(status)s, completed_at = clock_timestamp(), duration_ms = %(duration_ms)s,
+    SET status = %(status)s, completed_at = clock_timestamp(), completion = nextval('completions'),
+        duration_ms = %(duration_ms)s,
         error_message = %(message)s, metadata = %(metadata)s, updated_at = now(),
         attempt = greatest(attempt, %(attempt)s)   -- it may have failed before it started
     WHERE {THIS}
@@ -92,13 +96,13 @@ RESET = """
 DECIDE = f"""
     UPDATE materializations m
     SET status = %(status)s, error_message = %(message)s, metadata = m.metadata || %(metadata)s,
-        completed_at = clock_timestamp(), updated_at = now()
+        completed_at = clock_timestamp(), completion = nextval('completions'), updated_at = now()
     WHERE {THIS} AND m.status = 'waiting_approval'
 """
 FIND = f"SELECT {COLUMNS} FROM materializations m WHERE {THIS}"
 STATES = """
     SELECT asset_name, partition, status, attempt FROM materializations WHERE run_id = %(run)s
-    ORDER BY completed_at   -- as a run that is watched shows them
+    ORDER BY completion   -- as a run that is watched shows them
 """
 OF_RUN = f"""
     SELECT {COLUMNS} FROM materializations m JOIN runs r ON r.id = m.run_id
@@ -113,23 +117,23 @@ LAST_SUCCESS = f"""
       AND m.status = 'success' AND m.invalidated_at IS NULL
       AND coalesce(m.partition, '') = coalesce(%(partition)s, '')
       AND m.adds_to IS NULL   -- rows that a replay added are not the whole asset
-    ORDER BY m.completed_at DESC LIMIT 1
+    ORDER BY m.completion DESC LIMIT 1
 """
 LATEST_OF_EACH = f"""
     SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) {COLUMNS}
     FROM materializations m
     WHERE m.org = %(org)s AND m.project = %(project)s
-    ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
+    ORDER BY m.asset_name, coalesce(m.partition, ''), m.seq DESC
 """
 UNFINISHED = f"""
     SELECT {COLUMNS} FROM (
         SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, '')) m.*
         FROM materializations m JOIN runs r ON r.id = m.run_id
         WHERE m.org = %(org)s AND m.project = %(project)s AND r.removed_at IS NULL
-        ORDER BY m.asset_name, coalesce(m.partition, ''), m.inserted_at DESC
+        ORDER BY m.asset_name, coalesce(m.partition, ''), m.seq DESC
     ) m JOIN runs r ON r.id = m.run_id
     WHERE m.status IN ('failed', 'pending', 'canceled') AND r.status <> 'running'
-    ORDER BY m.inserted_at, m.asset_name, m.partition
+    ORDER BY r.seq, m.asset_name, m.partition
 """
 INVALIDATE = """
     UPDATE materializations SET invalidated_at = clock_timestamp(), updated_at = now()
@@ -169,7 +173,7 @@ COSTS = """
            percentile_disc(0.5) WITHIN GROUP (ORDER BY byte_count) AS bytes
     FROM (
         SELECT m.asset_name, m.duration_ms, f.row_count, f.byte_count,
-               row_number() OVER (PARTITION BY m.asset_name ORDER BY m.completed_at DESC) AS newest
+               row_number() OVER (PARTITION BY m.asset_name ORDER BY m.completion DESC) AS newest
         FROM materializations m
         JOIN fragments f ON f.id = m.fragment_id
         WHERE m.org = %(org)s AND m.project = %(project)s

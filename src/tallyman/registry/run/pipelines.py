@@ -29,7 +29,7 @@ MATCHING = """
 """
 LIST = """
     SELECT v.hash, v.definition, v.created_at,
-           count(r.id) AS runs, max(r.started_at) AS last_run_at
+           count(r.id) AS runs, (array_agg(r.started_at ORDER BY r.seq DESC))[1] AS last_run_at
     FROM pipeline_versions v
     LEFT JOIN runs r ON r.org = v.org AND r.project = v.project
      AND r.params ->> 'pipeline_version' = v.hash
@@ -89,7 +89,7 @@ GET_PLAN = """
     SELECT id, actor, content, commit_id, created_at FROM plans
     WHERE org = %(org)s AND project = %(project)s
       AND (starts_with(id::text, %(wanted)s) OR %(wanted)s = 'latest')
-    ORDER BY created_at DESC LIMIT 2
+    ORDER BY seq DESC LIMIT 2
 """
 APPLIED = "UPDATE plans SET commit_id = %(commit)s WHERE id = %(id)s"
 

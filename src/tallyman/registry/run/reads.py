@@ -81,7 +81,7 @@ RECORDS_READ = """
     WHERE vf.dataset_id = %(dataset)s
       AND vf.since <= %(ordinal)s AND (vf.until IS NULL OR vf.until > %(ordinal)s)
       {of_partition}
-    ORDER BY m.completed_at
+    ORDER BY m.completion
 """
 OWNER = "SELECT org, project FROM materializations WHERE id = %(id)s"
 GET = f"SELECT {COLUMNS} FROM materializations m WHERE m.id = %(id)s"
@@ -93,7 +93,8 @@ CURRENT = """
          AND vf.since <= d.ordinal AND (vf.until IS NULL OR vf.until > d.ordinal)
 """
 OF_SOURCE = f"""
-    SELECT DISTINCT {COLUMNS}   -- a result may be in several datasets
+    SELECT DISTINCT ON (m.asset_name, m.partition, m.completion)   -- one may be in several datasets
+        {COLUMNS}
     FROM materializations m {CURRENT}
     WHERE m.status = 'success' AND m.upstream_assets @> ARRAY[%(name)s::text]
       AND m.project = %(project)s
@@ -101,13 +102,13 @@ OF_SOURCE = f"""
       AND EXISTS (SELECT FROM unnest(m.upstream_assets, m.upstream_ids, m.upstream_projects)
                       AS u (name, id, project)
                   WHERE u.name = %(name)s AND u.id IS NULL AND u.project IS NULL)
-    ORDER BY m.asset_name, m.partition, m.completed_at
+    ORDER BY m.asset_name, m.partition, m.completion
 """
 OF_RESULT = f"""
-    SELECT DISTINCT {COLUMNS}
+    SELECT DISTINCT ON (m.asset_name, m.partition, m.completion) {COLUMNS}
     FROM materializations m {CURRENT}
     WHERE m.status = 'success' AND m.upstream_ids @> ARRAY[%(id)s::uuid]
-    ORDER BY m.asset_name, m.partition, m.completed_at
+    ORDER BY m.asset_name, m.partition, m.completion
 """
 OF_RESULT_IN_RUN = f"""
     SELECT {COLUMNS} FROM materializations m

@@ -21,16 +21,16 @@ NEEDED = """
         WHERE f.materialization_id IS NOT NULL
         GROUP BY 1
     ), ended AS (
-        SELECT m.id, m.asset_name, coalesce(m.partition, '') AS part, m.status, m.inserted_at
+        SELECT m.id, m.asset_name, coalesce(m.partition, '') AS part, m.status, m.seq
         FROM materializations m
         WHERE m.org = %(org)s AND m.project = %(project)s
           AND m.status IN ('success', 'failed')
     ), newest AS (   -- of each target, and the newest good one if that failed
         (SELECT DISTINCT ON (asset_name, part) id, asset_name FROM ended
-         ORDER BY asset_name, part, inserted_at DESC)
+         ORDER BY asset_name, part, seq DESC)
         UNION
         (SELECT DISTINCT ON (asset_name, part) id, asset_name FROM ended WHERE status = 'success'
-         ORDER BY asset_name, part, inserted_at DESC)
+         ORDER BY asset_name, part, seq DESC)
     ), kept (id) AS (
         SELECT id FROM published
         UNION SELECT id FROM newest
@@ -54,7 +54,7 @@ OLD = """
       AND coalesce(completed_at, started_at)
           <= clock_timestamp() - make_interval(secs => %(older)s)
       AND status NOT IN ('running', 'waiting_approval')
-    ORDER BY started_at
+    ORDER BY seq
 """
 MARK = """
     UPDATE runs SET removed_at = clock_timestamp(), removed_by = %(actor)s

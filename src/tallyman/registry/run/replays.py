@@ -26,7 +26,7 @@ LINE = """
     LEFT JOIN LATERAL (
         SELECT fragment_id, bool_or(until IS NULL) AS current FROM version_fragments
         WHERE fragment_id = m.fragment_id GROUP BY fragment_id) vf ON true
-    ORDER BY m.inserted_at
+    ORDER BY m.seq
 """
 BEGUN = """
     UPDATE materializations SET replays = %(replays)s, adds_to = %(adds_to)s, updated_at = now()
@@ -35,7 +35,7 @@ BEGUN = """
 """
 MADE_BY = """
     SELECT m.id, r.name FROM materializations m JOIN runs r ON r.id = m.run_id
-    WHERE m.id = ANY(%(ids)s) ORDER BY m.completed_at DESC
+    WHERE m.id = ANY(%(ids)s) ORDER BY m.completion DESC
 """
 
 

@@ -85,7 +85,7 @@ RELEASE = """
 LET_GO_OF_TARGETS = """
     UPDATE materializations
     SET status = %(status)s, error_message = %(why)s, completed_at = clock_timestamp(),
-        updated_at = now()
+        completion = nextval('completions'), updated_at = now()
     WHERE run_id = %(id)s AND status = 'running'
 """
 REQUEST_CANCEL = """
@@ -109,14 +109,14 @@ BY_ID = f"SELECT {COLUMNS} FROM runs WHERE id = %(id)s"
 FIND_PREFIX = f"""
     SELECT {COLUMNS} FROM runs
     WHERE org = %(org)s AND project = %(project)s AND starts_with(name, %(wanted)s)
-    ORDER BY started_at DESC LIMIT 5
+    ORDER BY seq DESC LIMIT 5
 """
 LIST = f"""
     SELECT {COLUMNS} FROM runs
     WHERE org = %(org)s AND project = %(project)s
       AND (%(status)s::text IS NULL OR status = %(status)s)
       AND (%(meta)s::jsonb IS NULL OR params -> 'meta' @> %(meta)s::jsonb)
-    ORDER BY started_at DESC, inserted_at DESC LIMIT %(limit)s
+    ORDER BY seq DESC LIMIT %(limit)s
 """
 
 

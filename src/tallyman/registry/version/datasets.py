@@ -66,7 +66,7 @@ READ_BEFORE = f"""
         AND d.kind = CASE WHEN u.id IS NULL THEN 'table' ELSE 'asset' END
     WHERE m.org = %(org)s AND m.project = %(project)s AND m.status = 'success'
       AND m.upstream_inputs @> ARRAY[%(input)s::text] AND u.input = %(input)s
-    ORDER BY m.completed_at DESC LIMIT 1
+    ORDER BY m.completion DESC LIMIT 1
 """
 WAS_CALLED = """
     SELECT FROM audit_log
