@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tallyman.domain.compiled.kinds import FLAG, Key, Kind, Listed, Ordered, Record
+from tallyman.domain.compiled.kinds import FLAG, Grammar, Key, Listed, Ordered, Scalar
 from tallyman.domain.compiled.steps import VERBS
 from tallyman.domain.pipeline.trigger import MOST_PRIORITY
 
@@ -22,18 +22,18 @@ INPUTS = ("orders", "rates")
 def strategy(kind: Any, depth: int) -> st.SearchStrategy[Json]:
     """Values of a kind, as they are written."""
     match kind:
-        case Kind(described={"enum": words}):
+        case Scalar(described={"enum": words}):
             return st.sampled_from(words)
-        case Kind(described={"minimum": least}):
+        case Scalar(described={"minimum": least}):
             return st.integers(least, 2**40)
-        case Kind(described={"description": _}):
+        case Scalar(described={"description": _}):
             return texts.filter(lambda text: bool(text.strip()))
-        case Kind():
+        case Scalar():
             return st.booleans() if kind is FLAG else texts
         case Listed(item=item, least=least):
             return st.lists(strategy(item, depth), min_size=least, max_size=3)
         case Ordered(kind=item):
-            is_alias = not isinstance(item, Kind)
+            is_alias = not isinstance(item, Scalar)
             name = names.filter(str.isalpha) if is_alias else texts
             pair = st.tuples(name, strategy(item, depth)).map(list)
             return st.lists(pair, min_size=1, max_size=3, unique_by=lambda each: each[0])
@@ -60,7 +60,7 @@ FIXED = {
 """Keys with rules of their own, and values that are not the default: that one is left out."""
 
 
-def keys(verb: Record, depth: int) -> st.SearchStrategy[dict[str, Json]]:
+def keys(verb: Grammar, depth: int) -> st.SearchStrategy[dict[str, Json]]:
     given = {
         name: FIXED[name] if name in FIXED else strategy(key.kind, depth)
         for name, key in verb.keys.items()
@@ -71,7 +71,7 @@ def keys(verb: Record, depth: int) -> st.SearchStrategy[dict[str, Json]]:
     return st.fixed_dictionaries(must, optional=may)
 
 
-def _is_written(verb: Record, name: str, key: Key) -> bool:
+def _is_written(verb: Grammar, name: str, key: Key) -> bool:
     """True if the field has no default, and may not be None."""
     [field] = [each for each in fields(verb.made) if each.name == (key.of or name)]
     return field.default is MISSING and "None" not in str(field.type)

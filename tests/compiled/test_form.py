@@ -20,7 +20,7 @@ from tallyman.domain.compiled.form import (
     text_of_document,
     write,
 )
-from tallyman.domain.compiled.kinds import Record
+from tallyman.domain.compiled.kinds import Grammar
 from tallyman.domain.compiled.steps import VERBS
 from tallyman.domain.definition.step import Warn
 from tallyman.domain.definition.step_facts import Step
@@ -137,7 +137,7 @@ def test_every_field_has_a_key() -> None:
     records = [*SECTIONS.values(), *VERBS.values()]
     for kind in (key.kind for record in SECTIONS.values() for key in record.keys.values()):
         inner = getattr(kind, "record", getattr(kind, "kind", kind))
-        records += [inner] if isinstance(inner, Record) else []
+        records += [inner] if isinstance(inner, Grammar) else []
     for record in records:
         written = {key.of or name for name, key in record.keys.items()}
         missing = {each.name for each in fields(record.made)} - written

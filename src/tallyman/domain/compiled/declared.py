@@ -19,13 +19,13 @@ from tallyman.domain.compiled.kinds import (
     TEXT,
     AnyKind,
     ByName,
+    Grammar,
     Key,
-    Kind,
     Listed,
     Ordered,
-    Record,
+    PlanWriting,
+    Scalar,
     TextOr,
-    Writing,
     built,
     one_of,
     whole,
@@ -49,12 +49,12 @@ from tallyman.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class _Spelled(Kind):
+class _Spelled(Scalar):
     """A text from which its function makes another value; that is spelled as a text again."""
 
     spell: Callable[[Any], str]
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         return self.spell(value)
 
 
@@ -87,7 +87,7 @@ _REACTION, _COUNT = one_of(*REACTIONS), whole()
 _DAY = _Spelled(Piece.text, {"type": "string", "format": "date"}, date.isoformat)
 # `30m` is read, and written as `1800s`.
 _DURATION = _Spelled(Piece.text, {"type": "string", "pattern": "^[0-9]{1,9}[smhd]$"}, "{}s".format)
-_REFERENCE = Record(
+_REFERENCE = Grammar(
     Reference,
     {
         "to": Key(TEXT, required=True, of="target"),
@@ -96,10 +96,10 @@ _REFERENCE = Record(
     },
     short="to",
 )
-_RULE = Record(
+_RULE = Grammar(
     ValueRule, _keys({"one_of": Listed(TEXT, least=1), "min": TEXT, "max": TEXT, "pattern": TEXT})
 )
-_THRESHOLDS = Record(
+_THRESHOLDS = Grammar(
     Thresholds,
     _keys(
         {
@@ -118,19 +118,19 @@ _THRESHOLDS = Record(
     ),
     Thresholds,
 )
-_PARTITIONING = Record(
+_PARTITIONING = Grammar(
     Partitioning,
     _keys({"column": TEXT, "start": _DAY, "end": _DAY, "values": NAMES}, "column"),
     _partitioning,
 )
-_APPROVAL = Record(
+_APPROVAL = Grammar(
     Approval,
     _keys({"message": TEXT, "when": SQL, "timeout_s": whole(1)}, "message"),
     approval,
     short="message",
 )
-_SCHEDULE = Record(Schedule, _keys({"cron": TEXT, "timezone": TEXT}, "cron"), schedule)
-_RETRY = Record(
+_SCHEDULE = Grammar(Schedule, _keys({"cron": TEXT, "timezone": TEXT}, "cron"), schedule)
+_RETRY = Grammar(
     RetryPolicy,
     {
         "attempts": Key(whole(1)),
@@ -143,7 +143,7 @@ _RETRY = Record(
 
 # ---- the declarations ------------------------------------------------------------------------
 
-SOURCE = Record(
+SOURCE = Grammar(
     Source,
     _keys(
         {
@@ -159,7 +159,7 @@ SOURCE = Record(
     ),
     declare.source,
 )
-TABLE = Record(
+TABLE = Grammar(
     Table,
     _keys(
         {
@@ -173,8 +173,8 @@ TABLE = Record(
     ),
     declare.table,
 )
-SHARED = Record(SharedDataset, {"dataset": Key(TEXT)}, _shared)
-ASSET = Record(
+SHARED = Grammar(SharedDataset, {"dataset": Key(TEXT)}, _shared)
+ASSET = Grammar(
     Asset,
     _keys(
         {
@@ -188,7 +188,7 @@ ASSET = Record(
             "approval": _APPROVAL,
             "update_strategy": one_of(*declare.STRATEGIES),
             "unique_key": NAMES,
-            "publish": Kind(_published, {"type": ["string", "boolean"]}),
+            "publish": Scalar(_published, {"type": ["string", "boolean"]}),
             "publish_rejections": TEXT,
             "split": Ordered(SQL, "outputs and their conditions"),
             "trace": one_of(*declare.TRACES),
@@ -202,11 +202,11 @@ ASSET = Record(
     | {"timeout": Key(_DURATION, of=None)},
     declare.asset,
 )
-_SHARED_FROM = Record(
+_SHARED_FROM = Grammar(
     SharedDataset, _keys({"dataset": TEXT, "name": TEXT}, "dataset"), declare.dataset
 )
 OF_PLAN = ("from", "steps", "inputs")
-SECTIONS: Mapping[str, Record] = {
+SECTIONS: Mapping[str, Grammar] = {
     "sources": SOURCE,
     "tables": TABLE,
     "datasets": SHARED,
@@ -214,7 +214,7 @@ SECTIONS: Mapping[str, Record] = {
 }
 
 
-def write_item(item: Item, plan: Frame | None, writing: Writing) -> tuple[str, dict[str, Json]]:
+def write_item(item: Item, plan: Frame | None, writing: PlanWriting) -> tuple[str, dict[str, Json]]:
     """Write one declaration, an asset with its plan if there is one; return its section too."""
     section = next(name for name, record in SECTIONS.items() if record.made is type(item))
     if not isinstance(item, Asset):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from tallyman.domain.compiled import declared, steps
 from tallyman.domain.compiled.declared import SECTIONS, read_items
-from tallyman.domain.compiled.kinds import Misshapen, ToSql, Writing
+from tallyman.domain.compiled.kinds import Misshapen, PlanWriting, ToSql
 from tallyman.domain.compiled.piece import Json, Notes, Piece
 from tallyman.domain.definition.canonical_json import canonical
 from tallyman.domain.definition.frame import Frame
@@ -35,7 +35,7 @@ def write_item(
     item: Item, plan: Frame | None, to_sql: ToSql = only_text
 ) -> tuple[str, dict[str, Json]]:
     """Write one declaration, an asset with its plan if there is one; return its section too."""
-    return declared.write_item(item, plan, Writing(where_of(item), to_sql))
+    return declared.write_item(item, plan, PlanWriting(where_of(item), to_sql))
 
 
 def write(pipeline: Pipeline) -> dict[str, Json]:

@@ -37,14 +37,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class PlanWriting:
     """The state of writing one declaration: its place for messages, how a Column becomes SQL."""
 
     where: str
     to_sql: ToSql
     written: Written = field(default_factory=Written)
 
-    def at(self, name: str) -> Writing:
+    def at(self, name: str) -> PlanWriting:
         return replace(self, where=f"{self.where}, {name}")
 
 
@@ -53,13 +53,13 @@ class AnyKind(Protocol):
         """Return the value; None, and a mistake of the piece, if it is of another kind."""
         ...
 
-    def write(self, value: Any, writing: Writing) -> Json: ...
+    def write(self, value: Any, writing: PlanWriting) -> Json: ...
 
     def schema(self) -> dict[str, Json]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Scalar:
     """A value without parts: how it is read, and its JSON Schema."""
 
     reads: Callable[[Piece], Any]
@@ -68,7 +68,7 @@ class Kind:
     def read(self, piece: Piece) -> Any:
         return self.reads(piece)
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         """Return the value, if it can be read."""
         notes = Notes()
         read = self.reads(Piece(writing.where, value, notes))
@@ -80,36 +80,36 @@ class Kind:
         return dict(self.described)
 
 
-def whole(least: int = 0) -> Kind:
-    return Kind(lambda piece: piece.whole(least), {"type": "integer", "minimum": least})
+def whole(least: int = 0) -> Scalar:
+    return Scalar(lambda piece: piece.whole(least), {"type": "integer", "minimum": least})
 
 
-def text_like(pattern: str) -> Kind:
+def text_like(pattern: str) -> Scalar:
     """A text; whoever takes it checks it."""
-    return Kind(Piece.text, {"type": "string", "pattern": pattern})
+    return Scalar(Piece.text, {"type": "string", "pattern": pattern})
 
 
-def one_of(*words: str) -> Kind:
+def one_of(*words: str) -> Scalar:
     """One of a few words; whoever takes it checks it, in its own words."""
-    return Kind(Piece.text, {"enum": list(words)})
+    return Scalar(Piece.text, {"enum": list(words)})
 
 
 @dataclass(frozen=True, slots=True)
-class _Sql(Kind):
+class _Sql(Scalar):
     """An expression: SQL text, or a Column, which is written as SQL."""
 
     named: bool = False
     """True if an alias of a Column names the result."""
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         text = writing.to_sql(value, writing.where, named=self.named)
-        return Kind.write(self, text, writing)
+        return Scalar.write(self, text, writing)
 
 
 _SQL = {"type": "string", "description": "a Spark SQL expression"}
-TEXT = Kind(Piece.text, {"type": "string"})
-FLAG = Kind(Piece.truth, {"type": "boolean"})
-NUMBER = Kind(Piece.number, {"type": "number"})
+TEXT = Scalar(Piece.text, {"type": "string"})
+FLAG = Scalar(Piece.truth, {"type": "boolean"})
+NUMBER = Scalar(Piece.number, {"type": "number"})
 SQL = _Sql(Piece.expression, _SQL)
 NAMED_SQL = _Sql(Piece.expression, _SQL, named=True)
 CONDITION = _Sql(Piece.condition, _SQL)
@@ -119,7 +119,7 @@ CONDITION = _Sql(Piece.condition, _SQL)
 class Listed:
     """One value, or a list of them."""
 
-    item: Kind
+    item: Scalar
     least: int = 0
 
     def read(self, piece: Piece) -> list[Any]:
@@ -128,7 +128,7 @@ class Listed:
         items = [piece] if isinstance(piece.value, str) else piece.items()
         return [self.item.read(item) for item in items]
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         listed = sorted(value) if isinstance(value, frozenset) else value
         return [self.item.write(each, writing) for each in listed]
 
@@ -157,7 +157,7 @@ class Ordered:
                 return {}
         return {name: self.kind.read(given) for name, given in pieces.items()}
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         names = [name for name, _ in value]
         for name in names:
             if names.count(name) > 1:
@@ -179,7 +179,7 @@ class ByName:
     def read(self, piece: Piece) -> dict[str, Any]:
         return {name: self.kind.read(given) for name, given in piece.entries().items()}
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         # The requirements of a table are listed: each knows its column.
         named = value if isinstance(value, Mapping) else {each.column: each for each in value}
         return {
@@ -196,7 +196,7 @@ class ByName:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One value of a Record: its kind, whether it is needed, the parameter it is passed to and the
+    """One value of a Grammar: its kind, whether it is needed, the parameter it is passed to and the
     field it is written from if they have other names."""
 
     kind: AnyKind
@@ -207,7 +207,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Grammar:
     """Names and values, read through the function that checks them. A value that is the default of
     its field is left out when written, so that a field added later does not change the form of what
     does not use it."""
@@ -244,7 +244,7 @@ class Record:
         }
         return None if piece.mistakes > before else read
 
-    def write(self, value: Any, writing: Writing) -> dict[str, Json]:
+    def write(self, value: Any, writing: PlanWriting) -> dict[str, Json]:
         written: dict[str, Json] = {}
         for name, key in self.keys.items():
             field = name if key.of == "" else key.of
@@ -264,13 +264,13 @@ class Record:
 class TextOr:
     """A text, or names and values."""
 
-    text: Kind
-    record: Record
+    text: Scalar
+    record: Grammar
 
     def read(self, piece: Piece) -> Any:
         return (self.record if isinstance(piece.value, dict) else self.text).read(piece)
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         return (self.text if isinstance(value, str) else self.record).write(value, writing)
 
     def schema(self) -> dict[str, Json]:

@@ -18,12 +18,12 @@ from tallyman.domain.compiled.kinds import (
     SQL,
     TEXT,
     AnyKind,
+    Grammar,
     Key,
     Listed,
     Misshapen,
     Ordered,
-    Record,
-    Writing,
+    PlanWriting,
     built,
     object_schema,
     one_of,
@@ -63,7 +63,7 @@ class _Plan:
             return read_plan(piece, {"from": piece})
         return read_plan(piece, piece.entries(PLAN_KEYS))
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         return write_plan(value, writing)
 
     def schema(self) -> dict[str, Json]:
@@ -76,7 +76,7 @@ class _On:
     def read(self, piece: Piece) -> Any:
         return (NAMES if isinstance(piece.value, list) else TEXT).read(piece)
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         if isinstance(value, (list, tuple)):
             return [_on_text(each, writing) for each in value]
         return _on_text(value, writing)
@@ -85,7 +85,7 @@ class _On:
         return {"oneOf": [TEXT.schema(), NAMES.schema()]}
 
 
-def _on_text(value: object, writing: Writing) -> str:
+def _on_text(value: object, writing: PlanWriting) -> str:
     """Write a condition as the engine reads pairs of names from it: `a = b AND c = d`."""
     if not isinstance(value, str):
         value = writing.to_sql(value, writing.where, named=False)
@@ -104,7 +104,7 @@ class _Lookup:
         on = ON.read(pieces["on"]) if "on" in pieces else piece.fail("'on' is missing")
         return read_plan(piece, pieces), on
 
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         return {**PLAN.write(value.other, writing), "on": ON.write(value.on, writing)}
 
     def schema(self) -> dict[str, Json]:
@@ -113,7 +113,7 @@ class _Lookup:
 
 @dataclass(frozen=True, slots=True)
 class _Lookups(Ordered):
-    def write(self, value: Any, writing: Writing) -> Json:
+    def write(self, value: Any, writing: PlanWriting) -> Json:
         return Ordered.write(self, [(each.alias, each) for each in value], writing)
 
 
@@ -138,10 +138,10 @@ def _verb(
     keys: Mapping[str, Key],
     make: Callable[..., Frame],
     short: str | None = None,
-) -> Record:
+) -> Grammar:
     """Describe a verb; every one has a name, and on a working set a number."""
     numbered = {"seq": Key(whole(1))} if made.in_place else {}
-    return Record(made, {**keys, "name": Key(TEXT), **numbered}, make, short)
+    return Grammar(made, {**keys, "name": Key(TEXT), **numbered}, make, short)
 
 
 def _must(kind: AnyKind, to: str = "", of: str = "") -> Key:
@@ -153,7 +153,7 @@ _BY, _AGGREGATES = _must(NAMES), _must(_PAIRS, "aggregates", "aggregates")
 _WITH = {"with": _must(PLAN, "other", "other")}
 _SELECTED = Listed(NAMED_SQL, least=1)
 
-VERBS: Mapping[str, Record] = {
+VERBS: Mapping[str, Grammar] = {
     "select": _verb(steps.Select, {"columns": _must(_SELECTED)}, _select, "columns"),
     "drop": _verb(steps.Drop, {"columns": _must(NAMES)}, _drop, "columns"),
     "withColumn": _verb(
@@ -222,7 +222,7 @@ VERBS: Mapping[str, Record] = {
         {
             "from": _must(PLAN, "source", "other"),
             "where": Key(CONDITION, of=None),
-            "aggregate": Key(Record(dict, {"by": _BY, "set": _must(_PAIRS)}), of=None),
+            "aggregate": Key(Grammar(dict, {"by": _BY, "set": _must(_PAIRS)}), of=None),
         },
         Frame.append,
     ),
@@ -250,7 +250,7 @@ def kind_of(step: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 # ---- plans -----------------------------------------------------------------------------------
 
 
-def write_plan(frame: Frame, writing: Writing) -> dict[str, Json]:
+def write_plan(frame: Frame, writing: PlanWriting) -> dict[str, Json]:
     if writing.where.count(", step ") > DEEPEST:
         raise Misshapen(writing.where, TOO_DEEP)
     written: list[Json] = []

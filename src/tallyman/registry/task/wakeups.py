@@ -64,7 +64,7 @@ def notify_next(tx: Transaction, ended: Task) -> None:
         notify_pool(tx, Owner(ended.org, ended.project), ended.pool)
 
 
-class Place(NamedTuple):
+class PoolKey(NamedTuple):
     """Where tasks wait for claims."""
 
     org: str
@@ -75,13 +75,13 @@ class Place(NamedTuple):
 class Waiter:
     """A claim that looks for a task, and waits between two looks."""
 
-    def __init__(self, places: frozenset[Place], lock: threading.Lock) -> None:
+    def __init__(self, places: frozenset[PoolKey], lock: threading.Lock) -> None:
         self.places, self._lock = places, lock
-        self.woken = set[Place]()
+        self.woken = set[PoolKey]()
         """The places that it was woken for, and has not looked at since."""
         self._bell = threading.Event()
 
-    def ring(self, *places: Place) -> None:
+    def ring(self, *places: PoolKey) -> None:
         self.woken.update(places)
         self._bell.set()
 
@@ -115,7 +115,7 @@ class Wakeups:
         """Count a claim among those to be woken, from before its first look on: what is committed
         meanwhile is not missed."""
         waiter = Waiter(
-            frozenset(Place(owner.org, owner.project, pool) for pool in pools), self._lock
+            frozenset(PoolKey(owner.org, owner.project, pool) for pool in pools), self._lock
         )
         with self._lock:
             self._waiters.append(waiter)
@@ -130,7 +130,7 @@ class Wakeups:
             for place in waiter.woken:
                 self.wake(place)
 
-    def wake(self, place: Place) -> None:
+    def wake(self, place: PoolKey) -> None:
         """Wake one claim that waits there: if possible, one that nothing else woke."""
         with self._lock:
             there = [waiter for waiter in self._waiters if place in waiter.places]
@@ -178,6 +178,6 @@ class Wakeups:
         that its transaction made."""
         with self._lock:
             places = list({place for waiter in self._waiters for place in waiter.places})
-        given = {name + "s": [getattr(place, name) for place in places] for name in Place._fields}
+        given = {name + "s": [getattr(place, name) for place in places] for name in PoolKey._fields}
         for row in connection.execute(WITH_WORK, given).fetchall() if places else ():
-            self.wake(Place(**row))
+            self.wake(PoolKey(**row))
