@@ -140,6 +140,7 @@ def test_the_answer_to_a_claim_says_what_to_read_and_where_to_write(bench: Bench
         operate.cancel(tx, bench.owner, task)
     bench.report(found.fence, None, ReportStatus.CANCELED)
     assert server.answer(bench.owner, found) == {"status": "NotClaimed", "reason": "Canceled"}
+    server.stop()
 
 
 def fragments(bench: Bench) -> list[tuple[object, ...]]:
