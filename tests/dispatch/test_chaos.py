@@ -47,12 +47,12 @@ def notified_outside_of_the_transaction(patch: pytest.MonkeyPatch, _: Desk) -> N
 
 
 def only_the_first_lane_is_looked_at(patch: pytest.MonkeyPatch, _: Desk) -> None:
-    swap(patch, tasks, "LOCK_NEXT", ("(t.pool, t.lane) > (h.pool, h.lane)", "false"))
+    swap(patch, tasks, "LOCK_NEXT", ("lane > heads.lane", "false"))
 
 
 def tasks_of_an_asset_not_counted(patch: pytest.MonkeyPatch, _: Desk) -> None:
     patch.setattr(Pools, "running", lambda *_: 0)
-    swap(patch, tasks, "LOCK_NEXT", ("h.lane = '' OR", "true OR"))
+    swap(patch, tasks, "LOCK_NEXT", ("lane = '' OR", "true OR"))
 
 
 def held_or_ended_tasks_are_claimed(patch: pytest.MonkeyPatch, _: Desk) -> None:

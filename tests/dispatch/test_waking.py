@@ -115,7 +115,9 @@ def test_what_cannot_begin_hides_nothing_and_is_not_gone_through(desk: Desk) -> 
 def read(plan: dict[str, Any]) -> float:
     """Count the rows that a plan read from the table of tasks."""
     own = plan.get("Relation Name") == "tasks"
-    assert not (own and plan["Node Type"] == "Seq Scan")
+    if own:
+        # No other index fits, whatever the statistics say: these tables were never analyzed.
+        assert plan["Index Name"] in ("idx_tasks_queued", "idx_tasks_running")
     rows = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
     return own * rows * plan["Actual Loops"] + sum(read(one) for one in plan.get("Plans", []))
 

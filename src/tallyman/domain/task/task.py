@@ -36,6 +36,11 @@ class TriggerKind(StrEnum):
     APPROVAL = "approval"
 
 
+def queue_name(owner: Owner, pool: str) -> str:
+    """Name the queue of a pool."""
+    return f"{owner}/{pool}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTemplate:
     """All that is decided about the tasks of one asset before there is a reason to make one."""

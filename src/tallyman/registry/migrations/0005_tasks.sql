@@ -27,10 +27,14 @@ CREATE TABLE tasks (
     pool                varchar(64) NOT NULL,
     priority            smallint NOT NULL DEFAULT 0,    -- higher is earlier
     max_concurrency     integer CHECK (max_concurrency > 0),
-    -- One for all tasks of a pool without a limit of their asset, and one for each asset that has one:
-    -- an asset at its limit hides its own tasks from claims, and no others.
+    -- A queue for each pool. It has a lane for all tasks without a limit of their asset, and one for
+    -- each asset that has one: an asset at its limit hides its own tasks from claims, and no others.
+    -- Claims compare these columns only, so that no other index fits, whatever statistics say.
+    queue               text GENERATED ALWAYS AS (org || '/' || project || '/' || pool) STORED,
     lane                text GENERATED ALWAYS AS
                         (CASE WHEN max_concurrency IS NULL THEN '' ELSE kind || '/' || asset END) STORED,
+    consumer            text GENERATED ALWAYS AS
+                        (org || '/' || project || '/' || kind || '/' || asset) STORED,
     status              varchar(10) NOT NULL DEFAULT 'Queued' CHECK (status IN
                         ('Queued', 'Running', 'Waiting', 'Completed', 'Failed', 'Canceled')),
     attempt             integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),     -- rises at claim
@@ -61,10 +65,10 @@ CREATE TABLE tasks (
 -- One event makes one task of each listener, however often it is replayed.
 CREATE UNIQUE INDEX idx_tasks_once ON tasks (org, project, kind, asset, dedupe_key);
 -- What claims take from: the first row of each lane is its most urgent task.
-CREATE INDEX idx_tasks_queued ON tasks (org, project, pool, lane, priority DESC, created_at)
+CREATE INDEX idx_tasks_queued ON tasks (queue, lane, priority DESC, created_at)
     WHERE status = 'Queued' AND held_by IS NULL;
 -- Few rows, so the reaper looks at all of them: with lease_until in an index, no heartbeat were HOT.
-CREATE INDEX idx_tasks_running ON tasks (org, project, kind, asset) WHERE status = 'Running';
+CREATE INDEX idx_tasks_running ON tasks (consumer) WHERE status = 'Running';
 CREATE INDEX idx_tasks_retries ON tasks (next_retry_at) WHERE status = 'Failed' AND next_retry_at IS NOT NULL;
 CREATE INDEX idx_tasks_held ON tasks (held_by) WHERE held_by IS NOT NULL;
 CREATE INDEX idx_tasks_finished ON tasks (finished_at) WHERE finished_at IS NOT NULL;

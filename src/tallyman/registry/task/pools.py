@@ -68,9 +68,7 @@ HELD = "SELECT pool, index, env FROM slots WHERE task_id = %(task)s"
 # Claims of one consumer wait for each other here, or two could both see the last free place.
 CONSUMER_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%(consumer)s, 0))"
 RUNNING = """
-    SELECT count(*) AS n FROM tasks
-    WHERE org = %(org)s AND project = %(project)s AND kind = %(kind)s AND asset = %(asset)s
-      AND status = 'Running'
+    SELECT count(*) AS n FROM tasks WHERE consumer = %(consumer)s AND status = 'Running'
 """
 USE = """
     SELECT s.org, s.project, s.pool, count(*) AS slots, count(s.task_id) AS used
@@ -151,8 +149,7 @@ class Pools:
         transaction ends."""
         consumer = f"{task.org}/{task.project}/{task.kind}/{task.asset}"
         self.tx.execute(CONSUMER_LOCK, {"consumer": consumer})
-        given = {**_place(task), "kind": task.kind, "asset": task.asset}
-        row = self.tx.execute(RUNNING, given).fetchone()
+        row = self.tx.execute(RUNNING, {"consumer": consumer}).fetchone()
         return int(row["n"]) if row else 0
 
     def use(self) -> list[dict[str, Any]]:

@@ -44,32 +44,33 @@ LOCK = f"{FIND} FOR UPDATE"
 # a full pool, or thousands of tasks of an asset at its limit, cost no more than a look at one row.
 # The places are counted again when the task is locked.
 LOCK_NEXT = f"""
-    WITH RECURSIVE heads AS (
-        (SELECT pool, lane, kind, asset, max_concurrency, priority, created_at FROM tasks
-         WHERE org = %(org)s AND project = %(project)s AND status = 'Queued' AND held_by IS NULL
-         ORDER BY pool, lane, priority DESC, created_at LIMIT 1)
-        UNION ALL
-        SELECT next.* FROM heads h CROSS JOIN LATERAL (
-            SELECT pool, lane, kind, asset, max_concurrency, priority, created_at FROM tasks t
-            WHERE org = %(org)s AND project = %(project)s AND (t.pool, t.lane) > (h.pool, h.lane)
-              AND status = 'Queued' AND held_by IS NULL
-            ORDER BY pool, lane, priority DESC, created_at LIMIT 1) next
-    ), lanes AS (
-        SELECT h.pool, h.lane FROM heads h
-        JOIN pools p ON p.org = %(org)s AND p.project = %(project)s AND p.name = h.pool
-        WHERE h.pool = ANY(%(pools)s)
+    WITH RECURSIVE open AS (
+        SELECT p.org || '/' || p.project || '/' || p.name AS queue FROM pools p
+        WHERE p.org = %(org)s AND p.project = %(project)s AND p.name = ANY(%(pools)s)
           AND (p.unlimited OR EXISTS (
-              SELECT FROM slots s WHERE s.org = %(org)s AND s.project = %(project)s
-                AND s.pool = h.pool AND s.task_id IS NULL))
-          AND (h.lane = '' OR h.max_concurrency > (
-              SELECT count(*) FROM tasks r WHERE r.org = %(org)s AND r.project = %(project)s
-                AND r.kind = h.kind AND r.asset = h.asset AND r.status = 'Running'))
-        ORDER BY h.priority DESC, h.created_at
+              SELECT FROM slots s WHERE (s.org, s.project, s.pool) = (p.org, p.project, p.name)
+                AND s.task_id IS NULL))
+    ), heads AS (
+        SELECT head.* FROM open CROSS JOIN LATERAL (
+            SELECT queue, lane, consumer, max_concurrency, priority, created_at FROM tasks
+            WHERE queue = open.queue AND status = 'Queued' AND held_by IS NULL
+            ORDER BY lane, priority DESC, created_at LIMIT 1) head
+        UNION ALL
+        SELECT next.* FROM heads CROSS JOIN LATERAL (
+            SELECT queue, lane, consumer, max_concurrency, priority, created_at FROM tasks
+            WHERE queue = heads.queue AND lane > heads.lane
+              AND status = 'Queued' AND held_by IS NULL
+            ORDER BY lane, priority DESC, created_at LIMIT 1) next
+    ), lanes AS (
+        SELECT queue, lane FROM heads
+        WHERE lane = '' OR max_concurrency > (
+            SELECT count(*) FROM tasks r
+            WHERE r.consumer = heads.consumer AND r.status = 'Running')
+        ORDER BY priority DESC, created_at
     )
     SELECT found.* FROM lanes CROSS JOIN LATERAL (
         SELECT {COLUMNS} FROM tasks
-        WHERE org = %(org)s AND project = %(project)s AND pool = lanes.pool AND lane = lanes.lane
-          AND status = 'Queued' AND held_by IS NULL
+        WHERE queue = lanes.queue AND lane = lanes.lane AND status = 'Queued' AND held_by IS NULL
         ORDER BY priority DESC, created_at LIMIT 1 FOR UPDATE SKIP LOCKED) found
     LIMIT 1
 """
@@ -114,8 +115,8 @@ REMOVE_FINISHED = """
 """
 COUNTS = "SELECT status, count(*) AS n FROM tasks GROUP BY status"
 QUEUED = """
-    SELECT concat_ws('/', org, project, pool) AS pool, count(*) AS n FROM tasks
-    WHERE status = 'Queued' AND held_by IS NULL GROUP BY org, project, pool ORDER BY 1
+    SELECT queue, count(*) AS n FROM tasks
+    WHERE status = 'Queued' AND held_by IS NULL GROUP BY queue ORDER BY queue
 """
 
 
@@ -202,7 +203,7 @@ class Tasks:
 
     def queued(self) -> dict[str, int]:
         """Count the tasks of each pool that may be claimed."""
-        return {row["pool"]: row["n"] for row in self.tx.execute(QUEUED).fetchall()}
+        return {row["queue"]: row["n"] for row in self.tx.execute(QUEUED).fetchall()}
 
 
 def task_of(row: Mapping[str, Any]) -> Task:

@@ -8,13 +8,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import psycopg
 
 from tallyman import faults
-from tallyman.domain.task.task import Task
+from tallyman.domain.task.task import Task, queue_name
 from tallyman.domain.version.owner import Owner
 from tallyman.errors import DatabaseUnavailable
 from tallyman.registry.database import Database, Transaction
@@ -36,13 +36,11 @@ NOTIFY = f"""
             AND coalesce(current_setting('tallyman.woken', true), '') = '' LIMIT 1)
 """
 NOTIFY_TASKS = NOTIFY % "id = ANY(%(tasks)s)"
-NOTIFY_POOL = NOTIFY % "org = %(org)s AND project = %(project)s AND pool = %(pool)s"
+NOTIFY_QUEUE = NOTIFY % "queue = %(queue)s"
 WITH_WORK = """
-    SELECT org, project, pool
-    FROM unnest(%(orgs)s::text[], %(projects)s::text[], %(pools)s::text[]) w (org, project, pool)
-    WHERE EXISTS (SELECT FROM tasks t
-                  WHERE t.org = w.org AND t.project = w.project AND t.pool = w.pool
-                    AND t.status = 'Queued' AND t.held_by IS NULL)
+    SELECT name FROM unnest(%(queues)s::text[]) AS name
+    WHERE EXISTS (SELECT FROM tasks
+                  WHERE queue = name AND status = 'Queued' AND held_by IS NULL)
 """
 
 
@@ -55,7 +53,7 @@ def notify(tx: Transaction, tasks: Sequence[UUID]) -> None:
 
 def notify_pool(tx: Transaction, owner: Owner, pool: str) -> None:
     """Notify the servers that there is place for a task that waits in the pool, if one does."""
-    tx.execute(NOTIFY_POOL.encode(), owner.key | {"pool": pool})
+    tx.execute(NOTIFY_QUEUE.encode(), {"queue": queue_name(owner, pool)})
 
 
 def notify_next(tx: Transaction, ended: Task) -> None:
@@ -64,25 +62,17 @@ def notify_next(tx: Transaction, ended: Task) -> None:
         notify_pool(tx, Owner(ended.org, ended.project), ended.pool)
 
 
-class PoolKey(NamedTuple):
-    """Where tasks wait for claims."""
-
-    org: str
-    project: str
-    pool: str
-
-
 class Waiter:
     """A claim that looks for a task, and waits between two looks."""
 
-    def __init__(self, places: frozenset[PoolKey], lock: threading.Lock) -> None:
-        self.places, self._lock = places, lock
-        self.woken = set[PoolKey]()
-        """The places that it was woken for, and has not looked at since."""
+    def __init__(self, queues: frozenset[str], lock: threading.Lock) -> None:
+        self.queues, self._lock = queues, lock
+        self.woken = set[str]()
+        """The queues that it was woken for, and has not looked at since."""
         self._bell = threading.Event()
 
-    def ring(self, *places: PoolKey) -> None:
-        self.woken.update(places)
+    def ring(self, *queues: str) -> None:
+        self.woken.update(queues)
         self._bell.set()
 
     def wait(self, timeout: float) -> None:
@@ -114,9 +104,7 @@ class Wakeups:
     def waiting(self, owner: Owner, pools: Sequence[str]) -> Iterator[Waiter]:
         """Count a claim among those to be woken, from before its first look on: what is committed
         meanwhile is not missed."""
-        waiter = Waiter(
-            frozenset(PoolKey(owner.org, owner.project, pool) for pool in pools), self._lock
-        )
+        waiter = Waiter(frozenset(queue_name(owner, pool) for pool in pools), self._lock)
         with self._lock:
             self._waiters.append(waiter)
             if self._thread is None and not self._ended.is_set():
@@ -127,15 +115,15 @@ class Wakeups:
         finally:
             with self._lock:
                 self._waiters.remove(waiter)
-            for place in waiter.woken:
-                self.wake(place)
+            for queue in waiter.woken:
+                self.wake(queue)
 
-    def wake(self, place: PoolKey) -> None:
-        """Wake one claim that waits there: if possible, one that nothing else woke."""
+    def wake(self, queue: str) -> None:
+        """Wake one claim that waits for the queue: if possible, one that nothing else woke."""
         with self._lock:
-            there = [waiter for waiter in self._waiters if place in waiter.places]
+            there = [waiter for waiter in self._waiters if queue in waiter.queues]
             if there:
-                next((one for one in there if not one.woken), there[0]).ring(place)
+                next((one for one in there if not one.woken), there[0]).ring(queue)
 
     @property
     def closed(self) -> bool:
@@ -177,7 +165,6 @@ class Wakeups:
         """Wake one claim for each pool in which tasks wait: a notification names one task of those
         that its transaction made."""
         with self._lock:
-            places = list({place for waiter in self._waiters for place in waiter.places})
-        given = {name + "s": [getattr(place, name) for place in places] for name in PoolKey._fields}
-        for row in connection.execute(WITH_WORK, given).fetchall() if places else ():
-            self.wake(PoolKey(**row))
+            queues = list({queue for waiter in self._waiters for queue in waiter.queues})
+        for row in connection.execute(WITH_WORK, {"queues": queues}).fetchall():
+            self.wake(row["name"])
