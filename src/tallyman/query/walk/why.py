@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import covers, without_redacted
@@ -50,7 +50,6 @@ NEEDS_PLAN = (
     "join {step} compares computed columns, or its reference leaves rows out: only evaluating the "
     "plan shows what matched"
 )
-MORE = "raise the limit (--limit 0, in Python limit=None, is none)"
 
 
 def counted(rows: int) -> str:
@@ -76,7 +75,7 @@ class Walk:
 
     @classmethod
     @contextmanager
-    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Walk]:
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Self]:
         with (
             DuckSession(past.secret) as duck,
             closing(past),
@@ -103,14 +102,18 @@ class Walk:
         row = said(self.asked.row)
         if not rows:
             raise NotFound(f"row in {dataset.name} v{version} with", row)
+        more = [name for name in dataset.key_columns if name not in self.asked.row]
+        have = "has" if rows == 1 else "have"
+        what = f"{counted(rows)} of {dataset.name} v{version} {have} {row or 'any value'}"
+        self.check_limit(rows, what, more or records.types)
+
+    def check_limit(self, rows: int, what: str, columns: Iterable[str]) -> None:
+        """Refuse to show more than was asked for; name columns that would choose fewer."""
         if self.asked.limit is not None and rows > self.asked.limit:
-            more = [name for name in dataset.key_columns if name not in self.asked.row]
-            others = more or [name for name in records.types if name not in self.asked.row]
-            have = "has" if rows == 1 else "have"
+            others = [f"{name}=…" for name in columns if name not in self.asked.row]
             raise UsageError(
-                f"{counted(rows)} of {dataset.name} v{version} {have} {row or 'any value'}, more "
-                f"than {self.asked.limit}: add {', '.join(f'{n}=…' for n in others[:4])}, or "
-                f"{MORE}"
+                f"{what}, more than {self.asked.limit}: add {', '.join(others[:4])}, or raise the "
+                "limit (--limit 0, in Python limit=None, is none)"
             )
 
     # ---- hops -----------------------------------------------------------------------------
@@ -309,8 +312,8 @@ class Walk:
             plain = _without_place(shown)
             return replace(origin, commit=commit, committed_by=actor, records=plain)
         below = os.path.relpath(records.files.root, self.past.workspace.home)
-        named = tuple(replace(r, file=_below(below, r.file)) for r in shown)
-        files = {_below(below, name): n for name, n in records.counts(hits).items()}
+        named = tuple(replace(r, file=path_below(below, r.file)) for r in shown)
+        files = {path_below(below, name): n for name, n in records.counts(hits).items()}
         return replace(origin, records=named, files=files)
 
     def records(self, result: Result, name: str) -> Records:
@@ -382,7 +385,7 @@ def _without_place(found: Sequence[Record]) -> tuple[Record, ...]:
     return tuple(replace(record, file=None, line=None) for record in found)
 
 
-def _below(folder: str, name: str | None) -> str:
+def path_below(folder: str, name: str | None) -> str:
     return os.path.normpath(os.path.join(folder, name or ""))
 
 
