@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ from uuid import UUID
 from tallyman.control.bind.changes import ChangedInput, changes
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.vouch import vouched
+from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
@@ -35,7 +36,6 @@ from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
 from tallyman.on_demand import OnDemand
 from tallyman.query.walk.inputs import PastInput, PastInputs
-from tallyman.query.walk.past_plans import PastPlans
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
@@ -141,10 +141,11 @@ class Result:
 
 @dataclass
 class Past:
-    """Opens each past result once. Spark starts only to recompute keys."""
+    """Opens each past result once. Spark starts only to recompute keys, or to evaluate a plan."""
 
     workspace: Workspace
-    plans: PastPlans
+    starting: Callable[[str], None]
+    """Called with the reason when Spark has to start, which takes a while."""
     _others: dict[Owner, Past] = field(default_factory=dict)
     _results: dict[UUID, Result] = field(default_factory=dict)
     _vouched: dict[UUID, Vouched] = field(default_factory=dict)
@@ -167,7 +168,7 @@ class Past:
             return self
         if owner not in self._others:
             other = self.workspace.other(owner)
-            self._others[owner] = Past(other, PastPlans(other, self.plans.starting))
+            self._others[owner] = Past(other, self.starting)
         return self._others[owner]
 
     def at(self, result: Result) -> Past:
@@ -232,8 +233,15 @@ class Past:
             inputs=tuple(self.inputs.of(tx, made, run)),
             asset=asset,
             plan=plan,
-            as_defined=bool(asset and plan and self.plans.same(asset, plan, made, run)),
+            as_defined=bool(asset and plan and self._same(asset, plan, made, run)),
         )
+
+    def _same(self, asset: Asset, plan: Frame, made: Materialization, run: RunRecord) -> bool:
+        """True if the asset's definition is the one that made the result."""
+        options = run.params.options
+        evidence, thresholds = options.evidence, options.thresholds
+        now = Definitions.of(self.workspace, [asset.name], evidence, thresholds)
+        return now.hash_of(asset, plan) == made.definition_hash
 
     def _place(self, made: Materialization, folder: Path, known: Vouched) -> Path:
         if made.location:
@@ -297,6 +305,11 @@ class Past:
 
     # ---- keys -------------------------------------------------------------------------
 
+    def start_spark(self, reason: str) -> None:
+        if not self.workspace.session.is_up():
+            self.starting(reason)
+        self.workspace.spark()
+
     @contextmanager
     def evidence(self, result: Result) -> Iterator[Path]:
         """Yield the folder with keys: the run's own, or recomputed keys whose digests agree."""
@@ -304,7 +317,7 @@ class Past:
         if not result.digests_only or not groups:
             yield result.place
             return
-        self.plans.start_spark(f"run {result.run.name} stored digests instead of keys")
+        self.start_spark(f"run {result.run.name} stored digests instead of keys")
         again = self.again(result)
         work = by_digest.recomputed(
             again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place

@@ -318,7 +318,7 @@ class ForwardWalk(Walk):
         assert followed.hits is not None
         if result.reads_corrections or not self._by_columns(link, followed, given):
             needs = NEEDS_RECORDS if result.reads_corrections else NEEDS_PLAN
-            self.past.plans.start_spark(needs.format(step=link.step))
+            self.past.start_spark(needs.format(step=link.step))
             keys = self._keys(followed, result)
             again = self.past.at(result).again(result)
             link = self.with_spark(result, again.plan, link)

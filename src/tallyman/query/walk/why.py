@@ -371,7 +371,7 @@ class Walk:
         reference = self.records(result, link.reference)
         found = joins.matched(link, hits, reference, self.asked.limit)
         if found is None:
-            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
+            self.past.start_spark(NEEDS_PLAN.format(step=link.step))
             again, limit = self.past.at(result).again(result), self.asked.limit
             link = self.with_spark(result, again.plan, link)
             rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
