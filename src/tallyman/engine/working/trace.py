@@ -20,12 +20,11 @@ from tallyman.engine.files.run_folder import write_json
 from tallyman.engine.observer import Observer
 from tallyman.engine.working.changes import Member
 from tallyman.engine.working.row_ids import RowIds
+from tallyman.engine.working.trace_layout import FORMAT, STEPS
 from tallyman.engine.working.trace_witness import TraceWitness
 from tallyman.errors import TraceWriteFailure
 from tallyman.faults import Point
 
-STEPS = "steps.json"
-FORMAT = 2
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP}
 
 

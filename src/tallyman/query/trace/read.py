@@ -37,10 +37,14 @@ Query = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record, and the file that has it."""
+    """A record, and the file that has it: a baseline is in the file of the first change."""
 
     file: TraceFile
     record: TraceRecord
+
+    @property
+    def seq(self) -> int:
+        return self.file.step.seq
 
 
 class TraceReader:

@@ -11,7 +11,7 @@ from tallyman.domain.pipeline.target import Target
 from tallyman.errors import StepOutOfRange, UsageError
 from tallyman.query.trace.files import TraceFolder
 from tallyman.query.trace.read import TraceReader
-from tallyman.query.trace.state import Life, Stored
+from tallyman.query.trace.state import Life
 
 
 class TraceRow:
@@ -78,8 +78,7 @@ class TraceRow:
         if not folders:
             return None
         folder = next(iter(folders.values()))
-        stored = [Stored(one.record, one.file.step.seq) for one in found]
-        return folder, Life(folder.shown, folder.steps, folder.timestamp, stored)
+        return folder, Life(folder.shown, folder.steps, folder.timestamp, found)
 
     def _not_found(self) -> Diagnostic:
         return Diagnostic(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -20,28 +19,20 @@ from tallyman.domain.history.trace import (
     TraceStep,
 )
 from tallyman.errors import TraceCorrupt
+from tallyman.query.trace.read import Found
 
 State = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A record and the step whose folder contains it: a baseline is stored with the first
-    change."""
-
-    record: TraceRecord
-    seq: int
 
 
 class Life:
     """The history of a row in one run, checked for contradictions."""
 
     def __init__(
-        self, where: str, steps: Sequence[TraceStep], started_at: datetime, found: Sequence[Stored]
+        self, where: str, steps: Sequence[TraceStep], started_at: datetime, found: Sequence[Found]
     ) -> None:
         self.where, self.steps, self.started_at = where, steps, started_at
-        ordered = sorted(found, key=lambda stored: stored.record.operation_seq)
-        self.records = [stored.record for stored in ordered]
+        ordered = sorted(found, key=lambda one: one.record.operation_seq)
+        self.records = [one.record for one in ordered]
         self.row_id: UUID = self.records[0].row_id
         self._check(ordered)
 
@@ -88,7 +79,7 @@ class Life:
 
     # ---- contradictions ------------------------------------------------------------------
 
-    def _check(self, stored: Sequence[Stored]) -> None:
+    def _check(self, stored: Sequence[Found]) -> None:
         created = [s.seq for s in stored if s.record.change_type is ChangeType.CREATED]
         if len(created) > 1:
             self._wrong(f"it was created {len(created)} times, in steps {_listed(created)}")
