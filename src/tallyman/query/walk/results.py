@@ -109,11 +109,6 @@ class Result:
         return [given for given in self.inputs if given.name in wanted]
 
     @property
-    def repeated_keys(self) -> int | None:
-        """The number of records that share a key with another; None if not counted."""
-        return self.ledger.inputs.duplicate_keys
-
-    @property
     def names_places(self) -> bool:
         """True if its evidence identifies records by place, because their keys repeat."""
         return self.ledger.inputs.named_by_place
@@ -121,18 +116,13 @@ class Result:
     @property
     def unsure(self) -> str | None:
         """Why a key in its evidence may match more records than it should."""
-        known, run = self.repeated_keys, self.run.name
-        if known is None:
-            return (
-                f"records are found by their key, and run {run} had too many records to count "
-                f"repeated keys: `tallyman verify {run} --exact` counts them"
-            )
-        if known and not self.names_places:
-            return (
-                f"records are found by their key, and {known:,} share theirs with another: run "
-                f"{run} did not store places. Newer runs do"
-            )
-        return None
+        if self.ledger.inputs.duplicate_keys is not None:
+            return None
+        run = self.run.name
+        return (
+            f"records are found by their key, and run {run} had too many records to count "
+            f"repeated keys: `tallyman verify {run} --exact` counts them"
+        )
 
     @property
     def digests_only(self) -> bool:
@@ -288,9 +278,6 @@ class Past:
             self._hashes[place] = self._pool.submit(lambda: files.content_hash)
         return self._hashes[place]
 
-    def content_hash(self, given: PastInput) -> str | None:
-        return None if given.files is None else self._hash(given, given.files).result()
-
     def changed(self, result: Result, given: PastInput) -> str | None:
         """Return why a source's current files are not those that the run read; None if they are."""
         if given.missing:
@@ -300,7 +287,8 @@ class Past:
             return None
         if given.name not in then:
             return f"run {result.run.name} did not record what it read of it"
-        found = changes({given.name: then[given.name]}, {given.name: self.content_hash(given)})
+        now = None if given.files is None else self._hash(given, given.files).result()
+        found = changes({given.name: then[given.name]}, {given.name: now})
         return _differs(result, found[0]) if found else None
 
     # ---- keys -------------------------------------------------------------------------
