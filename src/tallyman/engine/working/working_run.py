@@ -74,7 +74,7 @@ class WorkingRun:
     def checks(self, kept: Kept) -> list[Check]:
         """Compare trace and outputs, in their final places, with the rows they were made from."""
         found = [_counted(kept, name, written) for name, written in self.working.outputs.items()]
-        return [*found, *(self.tracer.witness.checks(kept) if self.tracer is not None else ())]
+        return [*found, *(self.tracer.checks(kept) if self.tracer is not None else ())]
 
     def _steps(self) -> list[dict[str, object]]:
         """Describe each step: its number, its text, and the columns after it."""
