@@ -23,13 +23,13 @@ PLACE = "@"
 
 @dataclass(frozen=True)
 class Followed:
-    """Records of one input: a table `k` of keys, and `hits` if the records can be read."""
+    """Records of one input: a table `k` of keys, and the `hits` among the records."""
 
     name: str
     keys: str
     shape: KeyShape | None
-    records: Records | None = None
-    hits: str | None = None
+    records: Records
+    hits: str
     dataset: UUID | None = None
     """The dataset, if the records are rows of one: a reader may give it another name."""
 

@@ -219,10 +219,9 @@ class ForwardWalk(Walk):
     def _keys(self, followed: Followed, result: Result) -> str:
         """Return the records' keys, and the places by which the result knows them."""
         given = next((one for one in result.inputs if one.name == followed.name), None)
-        records, hits = followed.records, followed.hits
-        if given is None or records is None or hits is None or not self.duck.count(hits):
+        if given is None or not self.duck.count(followed.hits):
             return self.duck.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
-        return self._placed(result, given, records, hits)
+        return self._placed(result, given, followed.records, followed.hits)
 
     def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
         """Return keys with places; old places are valid only if the files are unchanged."""
@@ -302,8 +301,6 @@ class ForwardWalk(Walk):
         if not result.as_defined or result.plan is None:
             note = f"{start.asset} has another definition now than in run {start.run}"
             return replace(start, notes=(note,))
-        if followed.records is None or followed.hits is None:
-            return start
         total = 0
         for link in self.links(result):
             if link.reference == followed.name:
@@ -314,8 +311,6 @@ class ForwardWalk(Walk):
         """Count the records that matched one of these rows, without those that ended before the
         join."""
         given = {one.name: one for one in result.inputs if one.files is not None}
-        assert followed.records is not None
-        assert followed.hits is not None
         if result.reads_corrections or not self._by_columns(link, followed, given):
             needs = NEEDS_RECORDS if result.reads_corrections else NEEDS_PLAN
             self.past.start_spark(needs.format(step=link.step))
@@ -339,7 +334,7 @@ class ForwardWalk(Walk):
         if link.left is None or link.right is None or not set(link.left) <= set(given):
             return False
         records, hits = followed.records, followed.hits
-        if not link.drops_repeated or records is None or hits is None:
+        if not link.drops_repeated:
             return True
         equal = records.by_values(records.values(hits, link.right), link.right)
         return joins.each_once(records, equal, link.right)
