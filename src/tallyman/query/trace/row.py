@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -94,7 +93,7 @@ class TraceRow:
         if not folders:
             return None
         folder = next(iter(folders.values()))
-        return folder, Life(folder.shown, folder.steps, folder.timestamp, found)
+        return folder, Life(folder, found)
 
     def _not_found(self) -> Diagnostic:
         return Diagnostic(
@@ -132,10 +131,8 @@ def _not_yet(life: Life, step: int) -> Diagnostic:
 class Life:
     """The history of a row in one run, checked for contradictions."""
 
-    def __init__(
-        self, where: str, steps: Sequence[TraceStep], started_at: datetime, found: Sequence[Found]
-    ) -> None:
-        self.where, self.steps, self.started_at = where, steps, started_at
+    def __init__(self, folder: TraceFolder, found: Sequence[Found]) -> None:
+        self.where, self.steps, self.started_at = folder.shown, folder.steps, folder.timestamp
         ordered = sorted(found, key=lambda one: one.record.operation_seq)
         self.records = [one.record for one in ordered]
         self.row_id: UUID = self.records[0].row_id
