@@ -239,9 +239,8 @@ class ForwardWalk(Walk):
     def _output(
         self, tx: Transaction, result: Result
     ) -> tuple[Dataset | None, int | None, Fragment | None]:
-        if result.made.fragment_id is None:
-            return None, None, None
-        fragment = Fragments(tx).get([result.made.fragment_id]).get(result.made.fragment_id)
+        known = result.made.fragment_id
+        fragment = None if known is None else Fragments(tx).get([known]).get(known)
         if fragment is None:
             return None, None, None
         dataset = Datasets(tx).by_ids([fragment.dataset_id])[fragment.dataset_id]
@@ -313,10 +312,8 @@ class ForwardWalk(Walk):
         given = {one.name: one for one in result.inputs if one.files is not None}
         if result.reads_corrections or not self._by_columns(link, followed, given):
             needs = NEEDS_RECORDS if result.reads_corrections else NEEDS_PLAN
-            self.past.start_spark(needs.format(step=link.step))
+            again, link = self.with_spark(result, link, needs)
             keys = self._keys(followed, result)
-            again = self.past.at(result).again(result)
-            link = self.with_spark(result, again.plan, link)
             return joins_on_spark.met_by_plan(again, link, self.duck, keys)
         assert link.left is not None
         assert link.right is not None

@@ -39,6 +39,7 @@ from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.results import Past, Result
 
 if TYPE_CHECKING:
+    from tallyman.control.verify.reopen import Again
     from tallyman.query.walk import joins_on_spark
 else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
@@ -346,10 +347,13 @@ class Walk:
         assert result.plan is not None
         return self._links(result, result.plan)
 
-    def with_spark(self, result: Result, plan: Frame, link: JoinLink) -> JoinLink:
-        """Return the same join of a plan that Spark can evaluate."""
-        found = self._links(result, plan)
-        return next(o for o in found if (o.step, o.reference) == (link.step, link.reference))
+    def with_spark(self, result: Result, link: JoinLink, needs: str) -> tuple[Again, JoinLink]:
+        """Reopen a result, and return the same join of a plan that Spark can evaluate."""
+        self.past.start_spark(needs.format(step=link.step))
+        again = self.past.at(result).again(result)
+        found = self._links(result, again.plan)
+        same = (o for o in found if (o.step, o.reference) == (link.step, link.reference))
+        return again, next(same)
 
     def _links(self, result: Result, plan: Frame) -> list[JoinLink]:
         known = {
@@ -371,9 +375,8 @@ class Walk:
         reference = self.records(result, link.reference)
         found = joins.matched(link, hits, reference, self.asked.limit)
         if found is None:
-            self.past.start_spark(NEEDS_PLAN.format(step=link.step))
-            again, limit = self.past.at(result).again(result), self.asked.limit
-            link = self.with_spark(result, again.plan, link)
+            again, link = self.with_spark(result, link, NEEDS_PLAN)
+            limit = self.asked.limit
             rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
