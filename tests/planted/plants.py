@@ -369,7 +369,7 @@ FEW = [
         )
     ),
 ]
-ROUTED, DIVIDED = "asset.split_outputs:write_routed", "asset.split_outputs:SplitOutputs.write"
+ROUTED, DIVIDED = "asset.split_outputs:write_routed", "asset.split_outputs:write_outputs"
 
 
 def double_elsewhere(column: str, value: str, output: str) -> Rows:

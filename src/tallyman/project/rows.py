@@ -27,9 +27,8 @@ from tallyman.query.trace.asset import Trace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tallyman.query.walk import past_plans, results, where, why
+    from tallyman.query.walk import results, where, why
 else:
-    past_plans = OnDemand("tallyman.query.walk.past_plans")
     results = OnDemand("tallyman.query.walk.results")
     where = OnDemand("tallyman.query.walk.where")
     why = OnDemand("tallyman.query.walk.why")
@@ -136,7 +135,7 @@ class ProjectRows:
 
     def _past(self, starting: Callable[[str], None]) -> results.Past:
         self.workspace.session.enter_mode()  # plans may be built before Spark starts
-        return results.Past(self.workspace, past_plans.PastPlans(self.workspace, starting))
+        return results.Past(self.workspace, starting)
 
     @property
     def _datasets(self) -> ProjectDatasets:

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tallyman.domain.account.ledger import Ledger
+from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import accounted_inputs, has_working_set, step_ids
+from tallyman.domain.definition.step import Split
 from tallyman.engine.asset.closing import AssetOutcome, Closing, by_type
-from tallyman.engine.asset.split_outputs import SplitOutputs, split_of
+from tallyman.engine.asset.split_outputs import write_outputs
 from tallyman.engine.asset.volumes import Volumes
 from tallyman.engine.asset.work import Work
 from tallyman.engine.columns.reads import columns_read
@@ -23,7 +25,6 @@ from tallyman.engine.evidence.write import EvidenceWriter, clear, move_files
 from tallyman.engine.evidence.year_check import refuse_far_years
 from tallyman.engine.files.run_folder import TRACE
 from tallyman.engine.observer import SILENT, Observer
-from tallyman.engine.plan.blame import failed_step
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.fate_book import Book
 from tallyman.engine.segment.reference import References
@@ -33,7 +34,7 @@ from tallyman.engine.segment.stage_checks import Halted, StageChecks
 from tallyman.engine.source.doors import Doors
 from tallyman.engine.source.read_failure import unreadable
 from tallyman.engine.source.source import Input
-from tallyman.engine.spark.failure import failure_of
+from tallyman.engine.spark.failure import SparkFailure, failure_of
 from tallyman.engine.working.row_ids import RowIds
 from tallyman.engine.working.trace import Tracer
 from tallyman.engine.working.working_run import WorkingRun
@@ -79,19 +80,7 @@ class AssetRun:
             self.evidence_jobs,
             self.working,
             self.references,
-            self._split_names(),
         )
-
-    @property
-    def split(self) -> SplitOutputs | None:
-        found, folders = split_of(self.work.plan), self.work.folders
-        if found is None:
-            return None
-        return SplitOutputs(self.doors.spark(), found, folders.result, folders.scratch)
-
-    def _split_names(self) -> tuple[str, ...]:
-        found = split_of(self.work.plan)
-        return tuple(name for name, _ in found.outputs) if found else ()
 
     def _evaluation(self, book: Book) -> Evaluation:
         work, doors = self.work, self.doors
@@ -189,7 +178,7 @@ class AssetRun:
         if not redaction.columns:
             with contextlib.suppress(OSError):
                 (place / "SPARK_ERROR.txt").write_text(f"{error}\n", encoding="utf-8")
-        step = failed_step(self.work.plan, failure)
+        step = _failed_step(self.work.plan, failure)
         name, advice = self.work.asset.name, failure.advice
         return StepFailed(name, failure.reason, step=step, advice=advice)
 
@@ -236,9 +225,9 @@ class AssetRun:
         move_files(made.folder, folders.output)
         if self.working is not None:
             self.working.keep_outputs(folders.result, self.work.partition_label)
-        if self.split is not None:
-            self.split.write(made.schema)
         spark, place = self.doors.spark(), folders.output
+        if isinstance(self.work.plan.step, Split):
+            write_outputs(spark, self.work.plan.step, folders, made.schema)
         inside = self.work.in_partition()
         key = self.evaluation.output_key
         content = self.pool.submit(measure_files, spark, place, made.schema, inside, key)
@@ -290,3 +279,16 @@ class AssetRun:
 
     def unfinished_ledger(self) -> Ledger:
         return self.closing.unfinished_ledger()
+
+
+def _failed_step(plan: Frame, failure: SparkFailure) -> str | None:
+    """Return the id of the only step whose expressions contain what the error names; if it names
+    nothing, of the only step that has expressions."""
+    words = [word for word in (failure.fragment, failure.function) if word] or [""]
+    found = [
+        name
+        for frame, name in step_ids(plan).items()
+        if frame.step is not None
+        and any(word in one for one in frame.step.expressions() for word in words)
+    ]
+    return found[0] if len(found) == 1 else None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tallyman.domain.account.ledger import Check, KeyDigest, Ledger
 from tallyman.domain.account.rule_warning import RuleWarning
+from tallyman.domain.definition.step import Split
 from tallyman.domain.pipeline.threshold import ANYTHING, Halt
 from tallyman.engine.asset.work import Work
 from tallyman.engine.evidence.account import Account
@@ -61,8 +62,6 @@ class Closing:
     evidence_jobs: EvidenceJobs
     working: WorkingRun | None
     references: References
-    outputs: tuple[str, ...] = ()
-    """The outputs among which its rows are divided."""
 
     def kept(self) -> Kept:
         return Kept(self.work.folders.result, self.doors.spark)
@@ -94,8 +93,8 @@ class Closing:
         if made and content is not None and content.passed is not None:
             checks.append(_rows_still_there(kept, content))
         passed = self._passed(kept, made, content)
-        if made is not None and self.outputs:
-            checks.append(self._rows_of_outputs(kept, made, passed))
+        if made is not None and isinstance(self.work.plan.step, Split):
+            checks.append(self._rows_of_outputs(self.work.plan.step, kept, made, passed))
         closed = account.close(passed, marked=marked)
         return Ledger(
             run_id=self.work.run.run_id,
@@ -161,12 +160,12 @@ class Closing:
         return {levels[step] if step else 0: met for step, met in found.items()}
 
     def _rows_of_outputs(
-        self, kept: Kept, made: WrittenRows, passed: Mapping[int, KeyDigest]
+        self, split: Split, kept: Kept, made: WrittenRows, passed: Mapping[int, KeyDigest]
     ) -> Check:
         """Compare the rows of all outputs with those that passed: a row in two outputs, or in none,
         makes a difference."""
         found = KeyDigest()
-        for name in self.outputs:
+        for name, _ in split.outputs:
             place = f"outputs/{split_folder(name)}"
             if made.group_columns is not None:
                 found += kept.group_rows(made.group_columns, place)

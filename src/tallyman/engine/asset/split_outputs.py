@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.step import Split
+from tallyman.engine.asset.work import Folders
 from tallyman.engine.evidence.kept import split_folder
 from tallyman.engine.evidence.write import move_files
 from tallyman.engine.expressions.column_names import HIDDEN
@@ -21,39 +20,20 @@ from tallyman.engine.working.working_run import OUTPUTS, outputs_in
 ROUTE = f"{HIDDEN}output"
 
 
-def split_of(plan: Frame) -> Split | None:
-    """Return the split of a plan, which is its last step."""
-    return plan.step if isinstance(plan.step, Split) else None
-
-
-@dataclass(frozen=True, slots=True)
-class SplitOutputs:
-    """Writes the outputs of a result, from the rows in its `output` folder."""
-
-    spark: SparkSession
-    split: Split
-    result: Path
-    scratch: Path
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, _ in self.split.outputs]
-
-    def write(self, schema: StructType) -> None:
-        """Copy each row to its output in one pass; an output without rows has a file with the
-        columns."""
-        rows = self.spark.read.schema(schema).parquet(str(self.result / "output"))
-        aside = self.scratch / "split"
-        routed = rows.withColumn(ROUTE, to_column(self.split.route, schema.names))
-        write_routed(routed, aside)
-        for name in self.names:
-            origin = aside / f"{ROUTE}={name}"
-            if not origin.exists():
-                empty = small_tables.empty(self.spark, schema).coalesce(1)
-                empty.write.parquet(str(origin))
-            move_files(origin, self.result / "outputs" / split_folder(name))
-        listed = [_listed(name) for name in self.names]
-        write_json(self.result / OUTPUTS, [*outputs_in(self.result), *listed])
+def write_outputs(spark: SparkSession, split: Split, folders: Folders, schema: StructType) -> None:
+    """Copy each row of a result to its output in one pass; an output without rows has a file with
+    the columns."""
+    result, aside = folders.result, folders.scratch / "split"
+    rows = spark.read.schema(schema).parquet(str(folders.output))
+    write_routed(rows.withColumn(ROUTE, to_column(split.route, schema.names)), aside)
+    names = [name for name, _ in split.outputs]
+    for name in names:
+        origin = aside / f"{ROUTE}={name}"
+        if not origin.exists():
+            empty = small_tables.empty(spark, schema).coalesce(1)
+            empty.write.parquet(str(origin))
+        move_files(origin, result / "outputs" / split_folder(name))
+    write_json(result / OUTPUTS, [*outputs_in(result), *map(_listed, names)])
 
 
 def write_routed(rows: DataFrame, folder: Path) -> None:

@@ -6,7 +6,7 @@ them. Every difference is counted, and at most a hundred keys of each kind are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -103,7 +103,7 @@ class Claims:
 
     def by_partition(self, level: int) -> list[tuple[Partition, DataFrame]]:
         """Read the keys of each partition of the level."""
-        partitions = self._partitions(level)
+        partitions = self._sub(level).partitions if level else self.ledger.partitions
         return [(part, self._claimed(part, level, partitions)) for part in partitions]
 
     def made(self, level: int) -> DataFrame:
@@ -119,9 +119,6 @@ class Claims:
         if rows is not None:
             groups = rows.selectExpr(f"{text_of_group(rows)} AS {KEY}").distinct()
         return groups.unionAll(self._failed_groups(step)) if unit == "group" else groups
-
-    def _partitions(self, level: int) -> Sequence[Partition]:
-        return self._sub(level).partitions if level else self.ledger.partitions
 
     def _sub(self, level: int) -> SubLedger:
         return self.ledger.sub_ledgers[level - 1]
@@ -190,7 +187,8 @@ class Claims:
     # ---- files -----------------------------------------------------------------------------
 
     def _parquet(self, place: str) -> DataFrame | None:
-        files = [str(file) for file in sorted(_files(self.folder / place))]
+        found = sorted((self.folder / place).rglob("*.parquet"))
+        files = [str(file) for file in found if file.is_file()]
         return self.spark.read.parquet(*files) if files else None
 
     def _none(self) -> DataFrame:
@@ -205,10 +203,3 @@ def is_whole(sub: SubLedger) -> bool:
 def grouped_by(partitions: Sequence[Partition]) -> list[str]:
     """List the steps that made groups of rows of a level."""
     return [part.step for part in partitions if part.fate is Fate.AGGREGATED]
-
-
-def _files(place: Path) -> Iterator[Path]:
-    if place.is_file():
-        yield place
-    else:
-        yield from (file for file in place.rglob("*.parquet") if file.is_file())

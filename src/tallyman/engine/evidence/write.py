@@ -6,13 +6,13 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType
 
-from tallyman.domain.account.rejection import Rule
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.expressions.column_names import ERROR, KEY, PART, PLACE, REJECTIONS
 from tallyman.engine.segment.cuts import Opened
@@ -27,6 +27,7 @@ LONGEST = 2_000_000
 """The most bytes of a value in a dead letter: DuckDB reads JSON objects of 16 MiB, and Spark JSON
 texts of 20,000,000 characters, above which a JSON line cannot be read in the first place."""
 TOO_LONG = "characters: JSON is read up to 20000000 in one text, and up to 2000000 bytes are kept"
+RULE_ROW = attrgetter("error_type.value", "path", "expected", "entity", "field", "step", "code")
 RULE = ("error_type", "morphism_path", "expected", "entity", "field", "step", "error_code")
 
 
@@ -50,7 +51,7 @@ class EvidenceWriter:
 
     def rejections(self, ended: DataFrame) -> DataFrame:
         """Make dead-letter records of rows that ended as ERROR: one for each broken rule."""
-        rule = _looked_up([_rule_row(r) for r in self.book.rules], RULE, F.col("r.rule"))
+        rule = _looked_up([RULE_ROW(rule) for rule in self.book.rules], RULE, F.col("r.rule"))
         each = ended.select(
             KEY,
             PLACE,
@@ -199,18 +200,6 @@ def _place(dropped: DataFrame) -> list[Column]:
     """Return the column of places, if some stage has it."""
     known = not isinstance(dropped.schema[PLACE].dataType, NullType)
     return [F.col(PLACE).alias(SOURCE_PLACE)] if known else []
-
-
-def _rule_row(rule: Rule) -> tuple[str, ...]:
-    return (
-        rule.error_type.value,
-        rule.path,
-        rule.expected,
-        rule.entity,
-        rule.field,
-        rule.step,
-        rule.code,
-    )
 
 
 def failed_sources(opened: Opened, failed: DataFrame) -> DataFrame:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,15 +16,17 @@ from tallyman.domain.definition.plan import numbers
 from tallyman.domain.definition.step import Expect, Join, Select, Split
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.pipeline.pipeline import Asset, Source
-from tallyman.engine.expressions.clock import EPOCH
+from tallyman.engine.expressions.clock import EPOCH, reads_clock
 from tallyman.engine.expressions.column_names import HIDDEN, is_ours
-from tallyman.engine.expressions.columns import col
-from tallyman.engine.plan import check_split, check_working, in_place, plain, timed_plan
+from tallyman.engine.expressions.columns import col, to_column
+from tallyman.engine.plan import check_working, in_place, plain, timed_plan
 from tallyman.engine.plan.check_expressions import Place, refusals
 from tallyman.engine.spark import small_tables
-from tallyman.errors import DefinitionError, Problem, TallymanError
+from tallyman.errors import DefinitionError, Problem, TallymanError, wording
+from tallyman.errors.wording import first_line
 
 _PROBE = "_tm_probe"
+nearest = partial(wording.nearest, cutoff=0.5)
 
 
 def source_schema(spark: SparkSession, source: Source) -> StructType:
@@ -37,8 +39,8 @@ def parsed_schema(where: str, text: str, key: Sequence[str]) -> StructType:
         schema = StructType().fromDDL(text)
         assert isinstance(schema, StructType)
     except (ParseException, PySparkException) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise DefinitionError([Problem(where, f"the schema does not parse: {reason}")]) from None
+        reason = f"the schema does not parse: {first_line(error)}"
+        raise DefinitionError([Problem(where, reason)]) from None
     return _checked_schema(where, schema, key)
 
 
@@ -61,11 +63,6 @@ def _checked_schema(where: str, schema: StructType, key: Sequence[str]) -> Struc
 
 def _reserved(where: str, name: str) -> Problem:
     return Problem(where, f"column {name!r}: names that begin with {HIDDEN!r} are reserved")
-
-
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    found = difflib.get_close_matches(name, list(known), 1, cutoff=0.5)
-    return found[0] if found else None
 
 
 def check_asset(
@@ -131,8 +128,7 @@ def _approval_problems(
         rows = empty.agg(F.expr(asset.approval.when).alias("asks"))
         kind = rows.schema["asks"].dataType.simpleString()
     except PySparkException as error:
-        reason = str(error).strip().splitlines()[0]
-        return [Problem(where, f"approval, when: {reason}")]
+        return [Problem(where, f"approval, when: {first_line(error)}")]
     if kind != "boolean":
         return [Problem(where, f"approval, when: gives {kind}, not true or false")]
     return []
@@ -203,7 +199,7 @@ class _Checker:
         for place, expression in _expressions(step, rows, columns):
             for reason in refusals(expression, place):
                 self._add(where, reason)
-        for reason in check_split.mistakes(step, rows) if isinstance(step, Split) else ():
+        for reason in _split_mistakes(step, rows) if isinstance(step, Split) else ():
             self._add(where, reason)
         for name in step.made_names():
             if is_ours(name):
@@ -296,5 +292,19 @@ def _problem(where: str, error: PySparkException, columns: Sequence[str]) -> Pro
         return Problem(where, f"unknown column {name!r}", nearest(name, columns))
     if condition.startswith(("MISSING_GROUP_BY", "GROUP_BY")):
         return Problem(where, "an aggregate outside groupBy; use groupBy(...).agg(...)")
-    message = str(error).strip().splitlines()[0]
-    return Problem(where, message.split(" SQLSTATE")[0])
+    return Problem(where, first_line(error).split(" SQLSTATE")[0])
+
+
+def _split_mistakes(step: Split, rows: DataFrame) -> Iterator[str]:
+    """Check each condition by itself: put together, one could hide the mistake of another."""
+    for name, condition in step.outputs:
+        if reads_clock(str(condition)):
+            yield f"{name}: it reads the clock, and a later run would put rows elsewhere"
+            continue
+        try:
+            kind = rows.select(to_column(condition, rows.columns).alias("fits")).schema["fits"]
+        except PySparkException as error:
+            yield f"{name}: {first_line(error)}"
+            continue
+        if (found := kind.dataType.simpleString()) != "boolean":
+            yield f"{name}: {condition!r} gives {found}, not true or false"

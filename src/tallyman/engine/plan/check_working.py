@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
@@ -13,12 +12,14 @@ from tallyman.domain.definition.frame import Frame
 from tallyman.domain.definition.plan import chain, is_traced, others, working_steps
 from tallyman.domain.definition.step_facts import Step
 from tallyman.domain.definition.working_step import Output
+from tallyman.domain.history.trace import DELETED, ROW_ID, UPDATED_AT
 from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.version.dataset import DATASET_NAME
 from tallyman.engine.expressions.columns import to_column
 from tallyman.errors import Problem, UsageError
+from tallyman.errors.wording import nearest
 
-RESERVED = ("_row_id", "_deleted", "_updated_at")
+RESERVED = (ROW_ID, DELETED, UPDATED_AT)
 
 
 def problems(asset: Asset, frame: Frame) -> list[Problem]:
@@ -99,8 +100,8 @@ def _output_problems(step: Output, columns: Sequence[str]) -> list[str]:
     found = []
     for name in step.columns or ():
         if name not in columns and name not in RESERVED:
-            near = difflib.get_close_matches(name, list(columns), 1, cutoff=0.5)
-            meant = f". Did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, columns, cutoff=0.5)
+            meant = f". Did you mean {near!r}?" if near else ""
             found.append(f"unknown column {name!r}{meant}")
     if step.register_as is not None and step.format != "parquet":
         found.append(f"register_as: a dataset is Parquet, the output is {step.format}")

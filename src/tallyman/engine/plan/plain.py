@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 from tallyman.domain.definition.frame import Frame
@@ -34,12 +35,6 @@ else:
 Evaluate: TypeAlias = "Callable[[Frame], DataFrame]"
 MATCHES, REFERENCE = "_tm_matches", "_tm_reference"
 _EQUALITY = re.compile(r"\(*\s*`?([^`=()]+?)`?\s*==?\s*`?([^`=()]+?)`?\s*\)*")
-
-
-def evaluate(frame: Frame, inputs: Mapping[str, DataFrame]) -> DataFrame:
-    if frame.step is None or frame.parent is None:
-        return inputs[frame.input]
-    return apply(frame.step, evaluate(frame.parent, inputs), lambda f: evaluate(f, inputs))
 
 
 def apply(step: Step, rows: DataFrame, other: Evaluate) -> DataFrame:
@@ -125,15 +120,22 @@ def looked_up(rows: DataFrame, reference: DataFrame, pairs: Sequence[tuple[str, 
     """Add to each row the number of matching rows of the reference, and one of them. Rows cannot
     multiply.
     """
-    keys = [col(right).alias(f"_tm_on{n}") for n, (_, right) in enumerate(pairs)]
-    found = reference.groupBy(*keys).agg(
+    found = reference.groupBy(*compared(right for _, right in pairs)).agg(
         F.count(F.lit(1)).alias(MATCHES),
         F.first(F.struct(*(col(name).alias(name) for name in reference.columns))).alias(REFERENCE),
     )
-    condition = F.lit(True)
-    for number, (left, _) in enumerate(pairs):
-        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
-    return rows.join(found, condition, "left")
+    return rows.join(found, meets(left for left, _ in pairs), "left")
+
+
+def compared(names: Iterable[str]) -> list[Column]:
+    """Name the columns that a join compares, on one side, so that the other has no such names."""
+    return [col(name).alias(f"_tm_on{number}") for number, name in enumerate(names)]
+
+
+def meets(names: Iterable[str]) -> Column:
+    """True if the columns of the other side are equal to those."""
+    equal = (col(name) == F.col(f"_tm_on{number}") for number, name in enumerate(names))
+    return reduce(lambda one, other: one & other, equal, F.lit(True))
 
 
 def joined(step: Join, rows: DataFrame, reference: DataFrame) -> DataFrame:

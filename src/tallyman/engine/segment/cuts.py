@@ -261,19 +261,15 @@ def exploded(flow: Flow, step: Explode, parents: Flow) -> tuple[Flow, DataFrame]
 
 def expanded(flow: Flow, step: Join, parents: Flow, reference: DataFrame) -> tuple[Flow, DataFrame]:
     """Keep all matches; children are numbered by the content of their match."""
-    before = parents.rows
     pairs = plain.join_pairs(step.on, parents.columns, reference.columns)
     shared = {right for _, right in pairs} if plain.shares_names(step.on) else set()
     added = [name for name in reference.columns if name not in shared]
     renamed = reference.select(
-        *(col(right).alias(f"_tm_on{i}") for i, (_, right) in enumerate(pairs)),
+        *plain.compared(right for _, right in pairs),
         *(col(name).alias(name) for name in added),
     )
-    condition = F.lit(True)
-    for number, (left, _) in enumerate(pairs):
-        condition = condition & (col(left) == F.col(f"_tm_on{number}"))
     how = "left" if step.unmatched == "keep" else "inner"
-    rows = before.join(renamed, condition, how)
+    rows = parents.rows.join(renamed, plain.meets(left for left, _ in pairs), how)
     order = [F.to_json(F.struct(*map(col, added)))] if added else [F.lit(0)]
     number = F.row_number().over(Window.partitionBy(KEY, *parents.place()).orderBy(*order)) - 1
     rows = rows.withColumn("_tm_child", F.concat(F.col(KEY), F.lit("/"), number.cast("string")))

@@ -41,7 +41,7 @@ from tallyman.engine.expressions.column_names import (
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
 from tallyman.engine.observer import SILENT, Observer
-from tallyman.engine.plan import plain
+from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment import cuts, segment
 from tallyman.engine.segment.admit import admit
 from tallyman.engine.segment.cuts import Opened
@@ -154,7 +154,7 @@ class Evaluation:
         return rest
 
     def reference(self, other: Frame) -> DataFrame:
-        return plain.evaluate(other, self.references)
+        return in_place.evaluate(other, self.references)
 
     def _join(self, flow: Flow, step: Join, name: str) -> Flow:
         reference = self.reference(step.other)

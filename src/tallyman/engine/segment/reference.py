@@ -66,7 +66,7 @@ class References:
         list(pool.map(self._refuse, [ids[node] for node in nodes], nodes, once))
 
     def _refuse(self, step_id: str, node: Frame, lookup: Lookup) -> None:
-        rows = plain.evaluate(lookup.other, self.rows)
+        rows = in_place.evaluate(lookup.other, self.rows)
         names = self._key(node, lookup, rows.columns)
         keys = [f"_tm_on{number}" for number in range(len(names))]
         chosen = [col(name).alias(key) for key, name in zip(keys, names, strict=True)]

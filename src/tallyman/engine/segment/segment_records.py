@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from tallyman.domain.codec import to_plain
 from tallyman.domain.definition.canonical_json import canonical_hash
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.run_folder import SEGMENT, write_text
@@ -38,13 +39,7 @@ class SegmentRecord:
     """Count and example of each rule that was watched while the segment was written."""
 
     def to_text(self) -> str:
-        content: dict[str, Any] = {
-            "attempt": self.attempt,
-            "step": self.step,
-            "made_from": dict(self.made_from),
-            "files": dict(self.files),
-            "warnings": [dict(found) for found in self.warnings],
-        }
+        content = to_plain(self)
         return json.dumps(content | {"hash": canonical_hash(content)}, indent=2) + "\n"
 
     @classmethod

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from tallyman.domain.history.run import RunIdentity
 from tallyman.engine.expressions.column_names import literal
 from tallyman.engine.working.changes import Member
-
-LOW = 62
-"""The number of bits that are derived from the key. The two before them are the same in every
-UUID.
-"""
+from tallyman.engine.working.trace_layout import LOW
 
 
 @dataclass(frozen=True, slots=True)

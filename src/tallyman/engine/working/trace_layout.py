@@ -1,4 +1,6 @@
-"""The layout of a trace: which column of its files holds what, written next to the files."""
+"""The layout of a trace: which column of its files holds what, written next to the files. Those who
+read a trace take the same constants from here; this module needs no Spark.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,12 @@ from typing import Any
 Path = list[str]
 """A column, or a field within one."""
 
+FORMAT = 2
+STEPS = "steps.json"
+"""The file in a trace that lists the steps as they were."""
+LOW = 62
+"""The bits of a row id that are derived from the key, a number in the files; those before them are
+the same in all rows of a file."""
 WORD = 60
 """The number of marks in one column of marks: they stay positive in 64 bits."""
 

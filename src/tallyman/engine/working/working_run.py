@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from tallyman.domain.account.ledger import Check, KeyDigest
 from tallyman.domain.definition.frame import Frame
@@ -17,7 +14,7 @@ from tallyman.domain.definition.plan import numbers, working_steps
 from tallyman.engine.evidence import write
 from tallyman.engine.evidence.kept import Kept
 from tallyman.engine.files.run_folder import write_json
-from tallyman.engine.plan import in_place, plain
+from tallyman.engine.plan import in_place
 from tallyman.engine.segment.evaluate import Evaluation
 from tallyman.engine.segment.stage import WrittenRows
 from tallyman.engine.source.source import Input
@@ -77,20 +74,33 @@ class WorkingRun:
     def checks(self, kept: Kept) -> list[Check]:
         """Compare trace and outputs, in their final places, with the rows they were made from."""
         found = [_counted(kept, name, written) for name, written in self.working.outputs.items()]
-        return [*found, *(self.tracer.witness.checks(kept) if self.tracer is not None else ())]
+        return [*found, *(self.tracer.checks(kept) if self.tracer is not None else ())]
 
     def _steps(self) -> list[dict[str, object]]:
+        """Describe each step: its number, its text, and the columns after it."""
         working, spark = self.working, next(iter(self.inputs.values())).spark
         empty = {
             name: small_tables.empty(spark, given.schema) for name, given in self.inputs.items()
         }
-        return described(
-            spark,
-            working.nodes,
-            working.schema(),
-            lambda node: (working.numbers[node], working.names[node]),
-            lambda other: plain.evaluate(other, empty),
-        )
+        rows = small_tables.empty(spark, working.schema())
+        found: list[dict[str, object]] = []
+        for node in working.nodes:
+            step = node.step
+            assert step is not None
+            before = rows.columns
+            rows = in_place.apply(step, rows, lambda other: in_place.evaluate(other, empty))
+            found.append(
+                {
+                    "seq": working.numbers[node],
+                    "id": working.names[node],
+                    "kind": step.kind,
+                    "text": step.text(),
+                    "assigned": list(in_place.assigned_by(step, before, rows.columns)),
+                    "renamed": in_place.renamed_by(step, before),
+                    "columns": rows.columns,
+                }
+            )
+        return found
 
     def keep_outputs(self, folder: Path, partition: str) -> None:
         """Keep the files of output steps with the run; copies are exported later."""
@@ -121,33 +131,3 @@ def _counted(kept: Kept, name: str, written: WrittenOutput) -> Check:
         found = kept.spark().read.format(form).options(**options).load(str(place)).count()
     what = f"rows of output step {name}"
     return Check(what=what, expected=KeyDigest(written.rows), found=KeyDigest(found))
-
-
-def described(
-    spark: SparkSession,
-    nodes: Sequence[Frame],
-    loaded: StructType,
-    named: Callable[[Frame], tuple[int, str]],
-    other: Callable[[Frame], DataFrame],
-) -> list[dict[str, object]]:
-    """Describe each step: its number, its text, and the columns after it."""
-    rows = small_tables.empty(spark, loaded)
-    found: list[dict[str, object]] = []
-    for node in nodes:
-        step = node.step
-        assert step is not None
-        before = rows.columns
-        rows = in_place.apply(step, rows, other)
-        seq, name = named(node)
-        found.append(
-            {
-                "seq": seq,
-                "id": name,
-                "kind": step.kind,
-                "text": step.text(),
-                "assigned": list(in_place.assigned_by(step, before, rows.columns)),
-                "renamed": in_place.renamed_by(step, before),
-                "columns": rows.columns,
-            }
-        )
-    return found

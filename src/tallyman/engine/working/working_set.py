@@ -23,9 +23,11 @@ from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.definition.frame import OUTPUT_FORMATS, Frame
 from tallyman.domain.definition.step_facts import LOADING, Step
 from tallyman.domain.definition.working_step import Aggregate, Append, Delete, Output, Update
+from tallyman.domain.history.trace import DELETED, ROW_ID, UPDATED_AT
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, SYSTEM, quoted
 from tallyman.engine.expressions.columns import col, to_sql
 from tallyman.engine.plan import in_place, plain
+from tallyman.engine.plan.check_working import RESERVED
 from tallyman.engine.segment import segment, tags
 from tallyman.engine.segment.cuts import Opened, group_of, source
 from tallyman.engine.segment.evaluate import Evaluation, place_of
@@ -44,8 +46,6 @@ from tallyman.engine.working.store import Traced
 from tallyman.engine.working.trace import Tracer
 from tallyman.errors import StepFailed
 
-ROW_ID, DELETED, UPDATED_AT = "_row_id", "_deleted", "_updated_at"
-RESERVED = (ROW_ID, DELETED, UPDATED_AT)
 SOURCE_STEP = "source_step"
 
 

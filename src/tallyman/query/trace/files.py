@@ -17,13 +17,12 @@ from tallyman.domain.account.ledger_json import files_listed
 from tallyman.domain.history.trace import TraceStep
 from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.listing import hash_once
-from tallyman.engine.files.run_folder import LEDGER
+from tallyman.engine.files.run_folder import LEDGER, TRACE
 from tallyman.engine.files.vouched import Vouched
+from tallyman.engine.working.trace_layout import FORMAT, STEPS
 from tallyman.errors import TraceCorrupt
 from tallyman.query.trace.segment_rows import KINDS, Kind, SegmentRows
 
-FORMAT = 2
-TRACE, STEPS = "trace", "steps.json"
 STEP = re.compile(r"operation_seq=([0-9]+)")
 ROWS = re.compile(r"(rows-[0-9]{2,})(?:-([0-9]{5})\.parquet|\.json)")
 
@@ -208,7 +207,7 @@ def _read_steps(path: Path, shown: str, recorded: Mapping[str, str]) -> dict[str
             "timestamp": datetime.fromisoformat(found["timestamp"]),
             "loaded": tuple(column["name"] for column in found["loaded"]),
             "steps": tuple(_step(step) for step in found["steps"]),
-            "redacted": tuple(found.get("redacted", ())),
+            "redacted": tuple(found["redacted"]),
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TraceCorrupt(shown, f"its content is not valid: {error!r}") from error
@@ -219,7 +218,7 @@ def _step(found: Mapping[str, Any]) -> TraceStep:
         seq=int(found["seq"]),
         id=str(found["id"]),
         kind=str(found["kind"]),
-        text=str(found.get("text", "")),
+        text=str(found["text"]),
         assigned=tuple(found["assigned"]),
         renamed=dict(found["renamed"]),
         columns=tuple(found["columns"]),

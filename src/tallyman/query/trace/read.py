@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -31,16 +31,16 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 SETTINGS = "SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true"
 
 
-Query = Callable[[str], str]
-"""Builds SQL for a given source of rows."""
-
-
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A record, and the file that has it."""
+    """A record, and the file that has it: a baseline is in the file of the first change."""
 
     file: TraceFile
     record: TraceRecord
+
+    @property
+    def seq(self) -> int:
+        return self.file.step.seq
 
 
 class TraceReader:
@@ -61,14 +61,10 @@ class TraceReader:
             condition = layout.is_row(row_id)
             if condition is None:
                 continue
-            names = self._rows(
-                lambda source, holds=condition: f"SELECT {FILE} FROM {source} WHERE {holds}",
-                group,
-            )
-            for path in dict.fromkeys(path for (path,) in names):
+            rest = f"WHERE {condition}"
+            for path in dict.fromkeys(path for (path,) in self._rows(FILE, group, rest)):
                 inside = [file for file in group if file.path == path]
-                rest = f"WHERE {condition}"
-                for row in self._streamed(_all(rest), inside[:1]):
+                for row in self._streamed(inside[:1], rest):
                     found += [
                         Found(file, _record(file, row))
                         for file in inside
@@ -82,9 +78,7 @@ class TraceReader:
         for _, group in _by_layout(files):
             conditions = {(file.step.seq, file.kind): file.condition for file in group}
             sums = ", ".join(f"count_if({condition})" for condition in conditions.values())
-            for row in self._rows(
-                lambda source, asked=sums: f"SELECT {asked} FROM {source}", group
-            ):
+            for row in self._rows(sums, group):
                 found.update(dict(zip(conditions, row, strict=True)))
         return found
 
@@ -102,16 +96,14 @@ class TraceReader:
             return
         first = files[0]
         rest = f"WHERE {first.condition} AND ({condition})"
-        order, met = first.layout.order, rest
+        order = first.layout.order
         if limit is not None:
             # Find the ids first: only these rows are then read whole.
-            ids = self._rows(
-                lambda source: f"SELECT {order} FROM {source} {met} ORDER BY 1 LIMIT {limit}", files
-            )
+            ids = self._rows(order, files, f"{rest} ORDER BY 1 LIMIT {limit}")
             if not ids:
                 return
             rest += f" AND {order} <= {ids[-1][0]} ORDER BY {order} LIMIT {limit}"
-        for row in self._streamed(_all(rest), files):
+        for row in self._streamed(files, rest):
             yield _record(first, row)
 
     # ---- DuckDB --------------------------------------------------------------------------
@@ -123,41 +115,41 @@ class TraceReader:
             self._opened.execute(SETTINGS)
         return self._opened
 
-    def _rows(self, query: Query, files: Sequence[TraceFile]) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, asked: str, files: Sequence[TraceFile], rest: str = ""
+    ) -> list[tuple[Any, ...]]:
         if not files:
             return []
         check(files)
         try:
-            return self._connection.sql(query(_source(files))).fetchall()
+            return self._connection.sql(_query(asked, files, rest)).fetchall()
         except duckdb.Error as error:
-            raise self._explained(error, query, files) from error
+            raise self._explained(error, asked, files, rest) from error
 
-    def _streamed(self, query: Query, files: Sequence[TraceFile]) -> Iterator[dict[str, Any]]:
+    def _streamed(self, files: Sequence[TraceFile], rest: str) -> Iterator[dict[str, Any]]:
         if not files:
             return
         check(files)
         try:
             # Use a separate cursor: other queries may run before the last batch is read.
             with self._connection.cursor() as cursor:
-                for batch in cursor.sql(query(_source(files))).to_arrow_reader(BATCH):
+                for batch in cursor.sql(_query("*", files, rest)).to_arrow_reader(BATCH):
                     yield from rows_of(batch)
         except (duckdb.Error, OSError) as error:
-            raise self._explained(error, query, files) from error
+            raise self._explained(error, "*", files, rest) from error
 
-    def _explained(self, error: Exception, query: Query, files: Sequence[TraceFile]) -> Exception:
+    def _explained(
+        self, error: Exception, asked: str, files: Sequence[TraceFile], rest: str
+    ) -> Exception:
         """Find the file that causes the error; return the error unchanged if no single file
         does."""
         for file in files:
             try:
-                self._connection.sql(query(_source([file]))).fetchall()
+                self._connection.sql(_query(asked, [file], rest)).fetchall()
             except duckdb.Error as problem:
                 reason = str(problem).replace(file.path, os.path.basename(file.path))
                 return TraceCorrupt(file.shown, f"it cannot be read: {first_line(reason, 200)}")
         return error
-
-
-def _all(rest: str) -> Query:
-    return lambda source: f"SELECT * FROM {source} {rest}"
 
 
 def _by_layout(files: Sequence[TraceFile]) -> list[tuple[SegmentRows, list[TraceFile]]]:
@@ -168,9 +160,10 @@ def _by_layout(files: Sequence[TraceFile]) -> list[tuple[SegmentRows, list[Trace
     return list(found.values())
 
 
-def _source(files: Sequence[TraceFile]) -> str:
+def _query(asked: str, files: Sequence[TraceFile], rest: str) -> str:
     listed = ", ".join(literal(path) for path in dict.fromkeys(file.path for file in files))
-    return f"read_parquet([{listed}], hive_partitioning=false, filename={literal(FILE)})"
+    source = f"read_parquet([{listed}], hive_partitioning=false, filename={literal(FILE)})"
+    return f"SELECT {asked} FROM {source} {rest}"
 
 
 def _record(file: TraceFile, row: Mapping[str, Any]) -> TraceRecord:

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from uuid import UUID
 
 from tallyman.domain.history.trace import DELETED, ChangeType, TraceStep, Values
+from tallyman.engine.working.trace_layout import LOW, WORD, mark
 
 Kind = Literal["baseline", "created", "updated", "deleted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -20,11 +21,8 @@ Row = Mapping[str, Any]
 Sides = tuple[ChangeType, Values | None, Values | None]
 """A kind of change, and the values before and after it."""
 
-WORD = 60
 SEEN = 0
 """The mark of rows that an earlier segment touched."""
-LOW = 62
-"""The bits of a row id that are a number in the file; those before them are the same in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +220,12 @@ class SegmentRows:
     def _any(self, marks: Iterator[int]) -> str:
         """Write the condition that a row has one of the marks."""
         found = [
-            f"({quoted(self._word(word))} & {bits}) > 0"
-            for word, bits in numbered(marks, WORD).items()
+            f"({quoted(self._word(word))} & {bits}) > 0" for word, bits in _numbered(marks).items()
         ]
         return f"({' OR '.join(found)})" if found else "false"
 
     def _word(self, word: int) -> list[str]:
-        return [*self.row, f"marks_{word}"]
+        return [*self.row, mark(word)]
 
 
 def _column(found: Mapping[str, Any]) -> ColumnValues:
@@ -258,9 +255,9 @@ def read(row: Row, path: list[str]) -> Any:
     return value
 
 
-def numbered(marks: Iterator[int], word: int) -> dict[int, int]:
+def _numbered(marks: Iterator[int]) -> dict[int, int]:
     """Combine marks to one number for each word that has some of them."""
     found: dict[int, int] = {}
-    for mark in marks:
-        found[mark // word] = found.get(mark // word, 0) | 1 << mark % word
+    for each in marks:
+        found[each // WORD] = found.get(each // WORD, 0) | 1 << each % WORD
     return found

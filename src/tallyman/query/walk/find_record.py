@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tallyman.domain.history.asked_row import said
+from tallyman.domain.history.asked_row import AskedRow, said
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.target import source_path
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.readback.key_text import KeyShape
-from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records, typed
 from tallyman.engine.readback.session import DuckSession
-from tallyman.errors import NotFound, UsageError
+from tallyman.errors import NotFound
 from tallyman.errors.wording import nearest
-from tallyman.query.walk.results import Past
-from tallyman.query.walk.why import MORE, RowQuestion, check_columns
+from tallyman.query.walk.why import Walk, check_columns, path_below
 
 PLACE = "@"
 """The name under which a record without a key is identified by its place."""
@@ -26,73 +23,57 @@ PLACE = "@"
 
 @dataclass(frozen=True)
 class Followed:
-    """Records of one input: a table `k` of keys, and `hits` if the records can be read."""
+    """Records of one input: a table `k` of keys, and the `hits` among the records."""
 
     name: str
     keys: str
     shape: KeyShape | None
-    records: Records | None = None
-    hits: str | None = None
+    records: Records
+    hits: str
     dataset: UUID | None = None
     """The dataset, if the records are rows of one: a reader may give it another name."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSearch:
-    past: Past
-    duck: DuckSession
-    opened_records: OpenRecords
-    asked: RowQuestion
+def find_record(walk: Walk, name: str) -> tuple[Followed, int, list[Record]]:
+    """Find the records in the source's files, or by key alone if the files no longer contain
+    them."""
+    past, asked = walk.past, walk.asked
+    sources, home = past.workspace.pipeline.sources, past.workspace.home
+    if name not in sources:
+        raise NotFound("source", name, nearest(name, sources))
+    source = sources[name]
+    files = list_files(name, source_path(source, None), home)
+    records = walk.opened_records.source(source, files)
+    hits = _hits(asked.row, records)
+    count = walk.duck.count(hits)
+    have = "record has" if count == 1 else "records have"
+    what = f"{count:,} {have} {said(asked.row)} in {name}"
+    walk.check_limit(count, what, records.key or records.types)
+    below = os.path.relpath(files.root, home)
+    shown = [
+        replace(one, file=path_below(below, one.file))
+        for one in walk.seen(records, hits, asked.limit)
+    ]
+    keys = hits if count else _said(walk.duck, asked.row, records)
+    shape = records.shape if source.key else None
+    return Followed(name, keys, shape, records, hits), count, shown
 
-    def records(self, name: str) -> tuple[Followed, int, list[Record]]:
-        """Find the records in the source's files, or by key alone if the files no longer contain
-        them."""
-        sources = self.past.workspace.pipeline.sources
-        if name not in sources:
-            raise NotFound("source", name, nearest(name, sources))
-        source, home = sources[name], self.past.workspace.home
-        files = list_files(name, source_path(source, None), home)
-        records = self.opened_records.source(source, files)
-        hits = self._hits(records)
-        count = self.duck.count(hits)
-        self._check_count(count, records)
-        keys = hits if count else self._said(records)
-        below = os.path.relpath(files.root, home)
-        shown = [
-            replace(one, file=os.path.normpath(os.path.join(below, one.file or "")))
-            for one in map(self._seen(records), records.shown(hits, self.asked.limit))
-        ]
-        shape = records.shape if source.key else None
-        return Followed(name, keys, shape, records, hits), count, shown
 
-    def _seen(self, records: Records) -> Callable[[Record], Record]:
-        return lambda one: self.past.shown(one, records.key)
+def _hits(row: AskedRow, records: Records) -> str:
+    if PLACE in row:
+        return records.at_place(str(row[PLACE]))
+    check_columns(records, row, f"source {records.name}")
+    return records.matching(row)
 
-    def _hits(self, records: Records) -> str:
-        if PLACE in self.asked.row:
-            return records.at_place(str(self.asked.row[PLACE]))
-        check_columns(records, self.asked.row, f"source {records.name}")
-        return records.matching(self.asked.row)
 
-    def _check_count(self, count: int, records: Records) -> None:
-        limit = self.asked.limit
-        if limit is not None and count > limit:
-            others = [n for n in records.key or records.types if n not in self.asked.row]
-            records_have = "record has" if count == 1 else "records have"
-            raise UsageError(
-                f"{count:,} {records_have} {said(self.asked.row)} in {records.name}, more than "
-                f"{limit}: add {', '.join(f'{name}=…' for name in others[:4])}, or {MORE}"
-            )
-
-    def _said(self, records: Records) -> str:
-        """Build the key from the given values, if they cover the whole key."""
-        row = self.asked.row
-        if PLACE in row:
-            return self.duck.keep("SELECT $k AS k", {"k": row[PLACE]})
-        if not row or set(row) != set(records.key):
-            return self.duck.keep("SELECT NULL::VARCHAR AS k WHERE false")
-        values = [
-            typed(row[name], kind)
-            for name, kind in zip(records.shape.names, records.shape.types, strict=True)
-        ]
-        return self.duck.keep(f"SELECT {records.shape.text_of(values)} AS k")
+def _said(duck: DuckSession, row: AskedRow, records: Records) -> str:
+    """Build the key from the given values, if they cover the whole key."""
+    if PLACE in row:
+        return duck.keep("SELECT $k AS k", {"k": row[PLACE]})
+    if not row or set(row) != set(records.key):
+        return duck.keep("SELECT NULL::VARCHAR AS k WHERE false")
+    values = [
+        typed(row[name], kind)
+        for name, kind in zip(records.shape.names, records.shape.types, strict=True)
+    ]
+    return duck.keep(f"SELECT {records.shape.text_of(values)} AS k")

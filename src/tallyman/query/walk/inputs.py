@@ -69,14 +69,14 @@ class PastInputs:
         asset = self.workspace.pipeline.assets.get(made.target.asset)
         declared = asset.partitioned_by if asset else None
         words = declared.text(partition) if declared and partition else None
+        files = missing = None
         try:
             files = list_files(name, source_path(source, words), self.workspace.home)
         except InputMissing:
             missing = f"its files are missing from {source_path(source, words)}"
-            return PastInput(name, "source", partition, None, source.key, missing=missing)
         except InputUnreadable as error:
-            return PastInput(name, "source", partition, None, source.key, missing=str(error))
-        return PastInput(name, "source", partition, files, source.key)
+            missing = str(error)
+        return PastInput(name, "source", partition, files, source.key, missing=missing)
 
     def _of_dataset(
         self, tx: Transaction, name: str, listed: list[Read], run: RunRecord
@@ -92,7 +92,14 @@ class PastInputs:
         pinned = run.pins.get(dataset.id, 0)
         versions = [Reads(tx).version_of(dataset.id, f.id, pinned) for f in fragments]
         version = max((v for v in versions if v is not None), default=None)
-        return self._stored(name, dataset, version, fragments, partition)
+        files = missing = None
+        try:
+            files = self.stored_files(name, fragments)
+        except InputMissing as error:
+            missing = str(error)
+        kind = "table" if dataset.kind is Kind.TABLE else "asset"
+        key = self.key_of(dataset)
+        return PastInput(name, kind, partition, files, key, fragments, dataset, version, missing)
 
     def key_of(self, dataset: Dataset) -> tuple[str, ...]:
         """Return the key of a dataset: as its asset or table declares it now, if that is here."""
@@ -102,23 +109,6 @@ class PastInputs:
         declared = pipeline.tables if dataset.kind is Kind.TABLE else pipeline.assets
         producer = declared.get(dataset.producer)
         return producer.key if producer else dataset.key_columns
-
-    def _stored(
-        self,
-        name: str,
-        dataset: Dataset,
-        version: int | None,
-        fragments: tuple[Fragment, ...],
-        partition: str | None,
-    ) -> PastInput:
-        files = missing = None
-        kind = "table" if dataset.kind is Kind.TABLE else "asset"
-        try:
-            files = self.stored_files(name, fragments)
-        except InputMissing as error:
-            missing = str(error)
-        key = self.key_of(dataset)
-        return PastInput(name, kind, partition, files, key, fragments, dataset, version, missing)
 
     def stored_files(self, name: str, fragments: tuple[Fragment, ...]) -> InputFiles:
         """List the files by their path relative to the project, which also names records without a

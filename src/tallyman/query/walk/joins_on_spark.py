@@ -68,8 +68,5 @@ def _sides(
         left = in_place.evaluate(link.rows, inputs)
         right = in_place.evaluate(link.looked_in, inputs)
         pairs = plain.join_pairs(link.equalities, left.columns, right.columns)
-        named = [col(own).alias(f"_tm_on{n}") for n, (own, _) in enumerate(pairs)]
-        same = F.lit(True)
-        for number, (_, other) in enumerate(pairs):
-            same = same & (F.col(f"_tm_on{number}") == col(other))
-        yield left.select(*named), right, same
+        named = left.select(*plain.compared(own for own, _ in pairs))
+        yield named, right, plain.meets(other for _, other in pairs)

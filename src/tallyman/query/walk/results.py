@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +16,7 @@ from uuid import UUID
 from tallyman.control.bind.changes import ChangedInput, changes
 from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.vouch import vouched
+from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns, known_key
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.account.redaction import covers, hashed, without_redacted
@@ -35,7 +36,6 @@ from tallyman.engine.files.vouched import Vouched
 from tallyman.errors import DigestsDiffer, EvidenceGone, NotFound
 from tallyman.on_demand import OnDemand
 from tallyman.query.walk.inputs import PastInput, PastInputs
-from tallyman.query.walk.past_plans import PastPlans
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.reads import Reads
 from tallyman.registry.run.runs import Runs
@@ -109,11 +109,6 @@ class Result:
         return [given for given in self.inputs if given.name in wanted]
 
     @property
-    def repeated_keys(self) -> int | None:
-        """The number of records that share a key with another; None if not counted."""
-        return self.ledger.inputs.duplicate_keys
-
-    @property
     def names_places(self) -> bool:
         """True if its evidence identifies records by place, because their keys repeat."""
         return self.ledger.inputs.named_by_place
@@ -121,18 +116,13 @@ class Result:
     @property
     def unsure(self) -> str | None:
         """Why a key in its evidence may match more records than it should."""
-        known, run = self.repeated_keys, self.run.name
-        if known is None:
-            return (
-                f"records are found by their key, and run {run} had too many records to count "
-                f"repeated keys: `tallyman verify {run} --exact` counts them"
-            )
-        if known and not self.names_places:
-            return (
-                f"records are found by their key, and {known:,} share theirs with another: run "
-                f"{run} did not store places. Newer runs do"
-            )
-        return None
+        if self.ledger.inputs.duplicate_keys is not None:
+            return None
+        run = self.run.name
+        return (
+            f"records are found by their key, and run {run} had too many records to count "
+            f"repeated keys: `tallyman verify {run} --exact` counts them"
+        )
 
     @property
     def digests_only(self) -> bool:
@@ -141,10 +131,11 @@ class Result:
 
 @dataclass
 class Past:
-    """Opens each past result once. Spark starts only to recompute keys."""
+    """Opens each past result once. Spark starts only to recompute keys, or to evaluate a plan."""
 
     workspace: Workspace
-    plans: PastPlans
+    starting: Callable[[str], None]
+    """Called with the reason when Spark has to start, which takes a while."""
     _others: dict[Owner, Past] = field(default_factory=dict)
     _results: dict[UUID, Result] = field(default_factory=dict)
     _vouched: dict[UUID, Vouched] = field(default_factory=dict)
@@ -167,7 +158,7 @@ class Past:
             return self
         if owner not in self._others:
             other = self.workspace.other(owner)
-            self._others[owner] = Past(other, PastPlans(other, self.plans.starting))
+            self._others[owner] = Past(other, self.starting)
         return self._others[owner]
 
     def at(self, result: Result) -> Past:
@@ -232,8 +223,15 @@ class Past:
             inputs=tuple(self.inputs.of(tx, made, run)),
             asset=asset,
             plan=plan,
-            as_defined=bool(asset and plan and self.plans.same(asset, plan, made, run)),
+            as_defined=bool(asset and plan and self._same(asset, plan, made, run)),
         )
+
+    def _same(self, asset: Asset, plan: Frame, made: Materialization, run: RunRecord) -> bool:
+        """True if the asset's definition is the one that made the result."""
+        options = run.params.options
+        evidence, thresholds = options.evidence, options.thresholds
+        now = Definitions.of(self.workspace, [asset.name], evidence, thresholds)
+        return now.hash_of(asset, plan) == made.definition_hash
 
     def _place(self, made: Materialization, folder: Path, known: Vouched) -> Path:
         if made.location:
@@ -280,9 +278,6 @@ class Past:
             self._hashes[place] = self._pool.submit(lambda: files.content_hash)
         return self._hashes[place]
 
-    def content_hash(self, given: PastInput) -> str | None:
-        return None if given.files is None else self._hash(given, given.files).result()
-
     def changed(self, result: Result, given: PastInput) -> str | None:
         """Return why a source's current files are not those that the run read; None if they are."""
         if given.missing:
@@ -292,10 +287,16 @@ class Past:
             return None
         if given.name not in then:
             return f"run {result.run.name} did not record what it read of it"
-        found = changes({given.name: then[given.name]}, {given.name: self.content_hash(given)})
+        now = None if given.files is None else self._hash(given, given.files).result()
+        found = changes({given.name: then[given.name]}, {given.name: now})
         return _differs(result, found[0]) if found else None
 
     # ---- keys -------------------------------------------------------------------------
+
+    def start_spark(self, reason: str) -> None:
+        if not self.workspace.session.is_up():
+            self.starting(reason)
+        self.workspace.spark()
 
     @contextmanager
     def evidence(self, result: Result) -> Iterator[Path]:
@@ -304,7 +305,7 @@ class Past:
         if not result.digests_only or not groups:
             yield result.place
             return
-        self.plans.start_spark(f"run {result.run.name} stored digests instead of keys")
+        self.start_spark(f"run {result.run.name} stored digests instead of keys")
         again = self.again(result)
         work = by_digest.recomputed(
             again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place

@@ -3,30 +3,28 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tallyman.domain.history.asked_row import said
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.run import Status
-from tallyman.domain.history.walk import Became, Ended, Record, Where
+from tallyman.domain.history.walk import Became, Where
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind, asset_of, registered_by
 from tallyman.engine.readback.fates import Fates, Forward
 from tallyman.engine.readback.key_text import KeyShape
 from tallyman.engine.readback.levels import Levels
-from tallyman.engine.readback.open import OpenRecords
 from tallyman.engine.readback.records import Records
-from tallyman.engine.readback.session import DuckSession, parquet_files
+from tallyman.engine.readback.session import parquet_files
 from tallyman.errors import NotFound, PipelineOutOfReach
 from tallyman.on_demand import OnDemand
 from tallyman.query.walk import joins
-from tallyman.query.walk.find_record import Followed, RecordSearch
+from tallyman.query.walk.find_record import Followed, find_record
 from tallyman.query.walk.inputs import PastInput
 from tallyman.query.walk.joins import JoinLink
-from tallyman.query.walk.results import Past, Result
-from tallyman.query.walk.why import NEEDS_PLAN, RowQuestion, Walk, counted
+from tallyman.query.walk.results import Result
+from tallyman.query.walk.why import NEEDS_PLAN, Walk, counted
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.reads import Reads
@@ -43,30 +41,12 @@ NEEDS_RECORDS = "join {step} met the records of a replay: only evaluating the pl
 
 
 @dataclass
-class ForwardWalk:
-    past: Past
-    duck: DuckSession
-    opened_records: OpenRecords
-    asked: RowQuestion
+class ForwardWalk(Walk):
     run: RunRecord | None = None
-    _walk: Walk = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._walk = Walk(self.past, self.duck, self.opened_records, self.asked)
-
-    @classmethod
-    @contextmanager
-    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[ForwardWalk]:
-        with (
-            DuckSession(past.secret) as duck,
-            closing(past),
-            closing(OpenRecords(duck)) as opened_records,
-        ):
-            yield cls(past, duck, opened_records, asked)
 
     def where(self, source: str, run: RunRecord | None) -> Where:
         self.run = run
-        followed, count, shown = self._sought(source)
+        followed, count, shown = find_record(self, source)
         readers = self.past.workspace.database.durably(lambda tx: self._readers(tx, source))
         readers = [made for made in readers if self._has_evidence(made)]
         if not readers:
@@ -84,9 +64,6 @@ class ForwardWalk:
             became=tuple(became),
             notes=notes,
         )
-
-    def _sought(self, source: str) -> tuple[Followed, int, list[Record]]:
-        return RecordSearch(self.past, self.duck, self.opened_records, self.asked).records(source)
 
     # ---- readers --------------------------------------------------------------------------
 
@@ -169,9 +146,9 @@ class ForwardWalk:
         notes = []
         if note := result.unsure:
             notes.append(note)
-        corrected = self._walk.corrected(result, followed.name, self._keys(followed, result))
+        corrected = self.corrected(result, followed.name, self._keys(followed, result))
         key = followed.shape.names if followed.shape else ()
-        notes += map(str, self._walk.corrections(corrected, key))
+        notes += map(str, self.corrections(corrected, key))
         if not fates.known:
             notes.append(self._unmet(followed, result, paths))
         notes += self._outputs(followed, result)
@@ -242,10 +219,9 @@ class ForwardWalk:
     def _keys(self, followed: Followed, result: Result) -> str:
         """Return the records' keys, and the places by which the result knows them."""
         given = next((one for one in result.inputs if one.name == followed.name), None)
-        records, hits = followed.records, followed.hits
-        if given is None or records is None or hits is None or not self.duck.count(hits):
+        if given is None or not self.duck.count(followed.hits):
             return self.duck.keep(f"SELECT k, NULL::VARCHAR AS p FROM {followed.keys}")
-        return self._placed(result, given, records, hits)
+        return self._placed(result, given, followed.records, followed.hits)
 
     def _placed(self, result: Result, given: PastInput, records: Records, hits: str) -> str:
         """Return keys with places; old places are valid only if the files are unchanged."""
@@ -263,9 +239,8 @@ class ForwardWalk:
     def _output(
         self, tx: Transaction, result: Result
     ) -> tuple[Dataset | None, int | None, Fragment | None]:
-        if result.made.fragment_id is None:
-            return None, None, None
-        fragment = Fragments(tx).get([result.made.fragment_id]).get(result.made.fragment_id)
+        known = result.made.fragment_id
+        fragment = None if known is None else Fragments(tx).get([known]).get(known)
         if fragment is None:
             return None, None, None
         dataset = Datasets(tx).by_ids([fragment.dataset_id])[fragment.dataset_id]
@@ -287,7 +262,7 @@ class ForwardWalk:
         files = self.past.inputs.stored_files(dataset.producer, (fragment,))
         records = self.opened_records.dataset(dataset.producer, files, key)
         hits = records.at(fates.rows)
-        shown = [record.values for record in self._walk.seen(records, hits, self.asked.limit)]
+        shown = [record.values for record in self.seen(records, hits, self.asked.limit)]
         run = self.run.id if self.run else None
         owner = self.past.workspace.owner
         readers = self.past.workspace.database.durably(
@@ -295,10 +270,10 @@ class ForwardWalk:
         )
         shape = records.shape if key else None
         followed = Followed(dataset.producer, hits, shape, records, hits, dataset.id)
-        within, beyond = self._opened(readers)
+        within, beyond = self._results(readers)
         return shown, [*self._became(followed, within), *beyond]
 
-    def _opened(self, readers: Sequence[Materialization]) -> tuple[list[Result], list[Became]]:
+    def _results(self, readers: Sequence[Materialization]) -> tuple[list[Result], list[Became]]:
         """Open the results of readers; those of pipelines out of reach are only named."""
         within: list[Result] = []
         beyond: list[Became] = []
@@ -325,10 +300,8 @@ class ForwardWalk:
         if not result.as_defined or result.plan is None:
             note = f"{start.asset} has another definition now than in run {start.run}"
             return replace(start, notes=(note,))
-        if followed.records is None or followed.hits is None:
-            return start
         total = 0
-        for link in self._walk.links(result):
+        for link in self.links(result):
             if link.reference == followed.name:
                 total += self._joined_by(link, followed, result)
         return replace(start, joined_by=total)
@@ -337,21 +310,17 @@ class ForwardWalk:
         """Count the records that matched one of these rows, without those that ended before the
         join."""
         given = {one.name: one for one in result.inputs if one.files is not None}
-        assert followed.records is not None
-        assert followed.hits is not None
         if result.reads_corrections or not self._by_columns(link, followed, given):
             needs = NEEDS_RECORDS if result.reads_corrections else NEEDS_PLAN
-            self.past.plans.start_spark(needs.format(step=link.step))
+            again, link = self.with_spark(result, link, needs)
             keys = self._keys(followed, result)
-            again = self.past.at(result).again(result)
-            link = self._walk.with_spark(result, again.plan, link)
             return joins_on_spark.met_by_plan(again, link, self.duck, keys)
         assert link.left is not None
         assert link.right is not None
         values = followed.records.values(followed.hits, link.right)
         total = 0
         for name, columns in link.left.items():
-            hits = self._walk.records(result, name).by_values(values, columns)
+            hits = self.records(result, name).by_values(values, columns)
             total += self._alive(hits, link, result, given[name])
         return total
 
@@ -362,14 +331,14 @@ class ForwardWalk:
         if link.left is None or link.right is None or not set(link.left) <= set(given):
             return False
         records, hits = followed.records, followed.hits
-        if not link.drops_repeated or records is None or hits is None:
+        if not link.drops_repeated:
             return True
         equal = records.by_values(records.values(hits, link.right), link.right)
         return joins.each_once(records, equal, link.right)
 
     def _alive(self, hits: str, link: JoinLink, result: Result, given: PastInput) -> int:
         levels = Levels(self.duck, result.place, result.ledger)
-        records = self._walk.records(result, given.name)
+        records = self.records(result, given.name)
         forward = Forward(self.duck, levels, records.shape if given.key else None, ())
         keys = self._placed(result, given, records, hits)
         return self.duck.count(hits) - forward.ended_before(keys, link.before)
@@ -413,9 +382,5 @@ def _left_to_another(one: Became, source: str) -> bool:
         one.partition is not None
         and not (one.rejections or one.steps or one.rows)
         and bool(one.filtered)
-        and all(_is(ended, name) for ended in one.filtered)
+        and all(ended.step == name for ended in one.filtered)
     )
-
-
-def _is(ended: Ended, step: str) -> bool:
-    return ended.step == step

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tallyman.control.publish.resolve import Resolved
 from tallyman.domain.account.redaction import covers, without_redacted
@@ -39,6 +39,7 @@ from tallyman.query.walk.joins import JoinLink
 from tallyman.query.walk.results import Past, Result
 
 if TYPE_CHECKING:
+    from tallyman.control.verify.reopen import Again
     from tallyman.query.walk import joins_on_spark
 else:
     joins_on_spark = OnDemand("tallyman.query.walk.joins_on_spark")
@@ -50,7 +51,6 @@ NEEDS_PLAN = (
     "join {step} compares computed columns, or its reference leaves rows out: only evaluating the "
     "plan shows what matched"
 )
-MORE = "raise the limit (--limit 0, in Python limit=None, is none)"
 
 
 def counted(rows: int) -> str:
@@ -76,7 +76,7 @@ class Walk:
 
     @classmethod
     @contextmanager
-    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Walk]:
+    def begun(cls, past: Past, asked: RowQuestion) -> Iterator[Self]:
         with (
             DuckSession(past.secret) as duck,
             closing(past),
@@ -103,14 +103,18 @@ class Walk:
         row = said(self.asked.row)
         if not rows:
             raise NotFound(f"row in {dataset.name} v{version} with", row)
+        more = [name for name in dataset.key_columns if name not in self.asked.row]
+        have = "has" if rows == 1 else "have"
+        what = f"{counted(rows)} of {dataset.name} v{version} {have} {row or 'any value'}"
+        self.check_limit(rows, what, more or records.types)
+
+    def check_limit(self, rows: int, what: str, columns: Iterable[str]) -> None:
+        """Refuse to show more than was asked for; name columns that would choose fewer."""
         if self.asked.limit is not None and rows > self.asked.limit:
-            more = [name for name in dataset.key_columns if name not in self.asked.row]
-            others = more or [name for name in records.types if name not in self.asked.row]
-            have = "has" if rows == 1 else "have"
+            others = [f"{name}=…" for name in columns if name not in self.asked.row]
             raise UsageError(
-                f"{counted(rows)} of {dataset.name} v{version} {have} {row or 'any value'}, more "
-                f"than {self.asked.limit}: add {', '.join(f'{n}=…' for n in others[:4])}, or "
-                f"{MORE}"
+                f"{what}, more than {self.asked.limit}: add {', '.join(others[:4])}, or raise the "
+                "limit (--limit 0, in Python limit=None, is none)"
             )
 
     # ---- hops -----------------------------------------------------------------------------
@@ -309,8 +313,8 @@ class Walk:
             plain = _without_place(shown)
             return replace(origin, commit=commit, committed_by=actor, records=plain)
         below = os.path.relpath(records.files.root, self.past.workspace.home)
-        named = tuple(replace(r, file=_below(below, r.file)) for r in shown)
-        files = {_below(below, name): n for name, n in records.counts(hits).items()}
+        named = tuple(replace(r, file=path_below(below, r.file)) for r in shown)
+        files = {path_below(below, name): n for name, n in records.counts(hits).items()}
         return replace(origin, records=named, files=files)
 
     def records(self, result: Result, name: str) -> Records:
@@ -343,10 +347,13 @@ class Walk:
         assert result.plan is not None
         return self._links(result, result.plan)
 
-    def with_spark(self, result: Result, plan: Frame, link: JoinLink) -> JoinLink:
-        """Return the same join of a plan that Spark can evaluate."""
-        found = self._links(result, plan)
-        return next(o for o in found if (o.step, o.reference) == (link.step, link.reference))
+    def with_spark(self, result: Result, link: JoinLink, needs: str) -> tuple[Again, JoinLink]:
+        """Reopen a result, and return the same join of a plan that Spark can evaluate."""
+        self.past.start_spark(needs.format(step=link.step))
+        again = self.past.at(result).again(result)
+        found = self._links(result, again.plan)
+        same = (o for o in found if (o.step, o.reference) == (link.step, link.reference))
+        return again, next(same)
 
     def _links(self, result: Result, plan: Frame) -> list[JoinLink]:
         known = {
@@ -368,9 +375,8 @@ class Walk:
         reference = self.records(result, link.reference)
         found = joins.matched(link, hits, reference, self.asked.limit)
         if found is None:
-            self.past.plans.start_spark(NEEDS_PLAN.format(step=link.step))
-            again, limit = self.past.at(result).again(result), self.asked.limit
-            link = self.with_spark(result, again.plan, link)
+            again, link = self.with_spark(result, link, NEEDS_PLAN)
+            limit = self.asked.limit
             rows = joins_on_spark.matched_by_plan(again, link, self.duck, keys, limit)
             shown = tuple(self.past.shown(Record(key=None, values=row), ()) for row in rows)
             return replace(origin, records=shown, by_plan=True)
@@ -382,7 +388,7 @@ def _without_place(found: Sequence[Record]) -> tuple[Record, ...]:
     return tuple(replace(record, file=None, line=None) for record in found)
 
 
-def _below(folder: str, name: str | None) -> str:
+def path_below(folder: str, name: str | None) -> str:
     return os.path.normpath(os.path.join(folder, name or ""))
 
 
