@@ -87,7 +87,7 @@ def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
         elsewhere = any(reached.project for reached in found)
         table(rows, (*COLUMNS, "pipeline") if elsewhere else COLUMNS)
     else:
-        out.print(nothing, markup=False)
+        out.print(nothing)
 
 
 lineage_events.register(lineage)

@@ -35,17 +35,17 @@ def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
         as_json(found.to_json())
         return
     for name, value in _lines(found):
-        out.print(f"{name:<14}{value}", markup=False)
+        out.print(f"{name:<14}{value}")
     if found.refusals:
         out.print()
         table(found.refusals, REFUSALS)
-        out.print("to retry them:  tallyman lineage flush --refused", markup=False)
+        out.print("to retry them:  tallyman lineage flush --refused")
     if found.disabled:
         return
     if found.destination is None and found.problem is None:
-        out.print(CONFIGURE.rstrip(), markup=False)
+        out.print(CONFIGURE.rstrip())
     elif found.spool.waiting:
-        out.print("to send them now:  tallyman lineage flush", markup=False)
+        out.print("to send them now:  tallyman lineage flush")
 
 
 def _lines(found: LineageState) -> list[tuple[str, str]]:
@@ -91,9 +91,9 @@ def flush(
         as_json(asdict(done))
     elif done.sent or done.refused:
         refused_ = f", {done.refused:,} refused (tallyman lineage status)" if done.refused else ""
-        out.print(f"{done.sent:,} sent to {done.destination}{refused_}", markup=False)
+        out.print(f"{done.sent:,} sent to {done.destination}{refused_}")
     else:
-        out.print("no events are waiting", markup=False)
+        out.print("no events are waiting")
     raise typer.Exit(1 if done.refused or done.waiting else 0)
 
 

@@ -52,7 +52,7 @@ def where(
         as_json(found.to_json())
         return
     for line in where_lines(found):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _record(row: list[str]) -> dict[str, str]:

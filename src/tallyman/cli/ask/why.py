@@ -70,10 +70,10 @@ def why(
         listed = [key for hop in found.hops for key in _keys(hop)]
         for key in listed:
             print(key)
-        err.print(f"{len(listed):,} source records", markup=False)
+        err.print(f"{len(listed):,} source records")
         return
     for line in why_lines(found):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _keys(hop: Hop) -> Iterator[str]:

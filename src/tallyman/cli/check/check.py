@@ -115,13 +115,13 @@ def _print(answer: CheckAnswer) -> None:
     for problem in answer.problems:
         at = f"{problem.file}:{problem.line}: " if problem.line else ""
         named = problem.file is not None and problem.where.startswith(problem.file)
-        out.print(str(problem) if named else f"{at}{problem}", markup=False)
+        out.print(str(problem) if named else f"{at}{problem}")
     for name, reason in (answer.not_checked or {}).items():
-        err.print(f"not checked: {name}: {reason}", style="yellow", markup=False)
+        err.print(f"not checked: {name}: {reason}", style="yellow")
     if not answer.with_spark and answer.checked:
-        err.print("columns and types were not checked: Spark was not started", markup=False)
+        err.print("columns and types were not checked: Spark was not started")
     count = counted(len(answer.problems), "mistake")
     done = f"{counted(len(answer.checked), 'definition')} checked"
     if answer.checked and not answer.problems:
-        err.print(ABOUT_SHRINKING, markup=False)
-    out.print(f"{count if answer.problems else 'no mistakes'}   {done}", markup=False)
+        err.print(ABOUT_SHRINKING)
+    out.print(f"{count if answer.problems else 'no mistakes'}   {done}")

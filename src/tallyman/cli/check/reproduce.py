@@ -104,24 +104,24 @@ def _interrupted(found: Project, shown: _Shown) -> NoReturn:
 def _line(again: TargetAgain) -> None:
     target, verdict = str(again.target), again.verdict.value
     if again.verdict is Verdict.REUSED:
-        out.print(f"{verdict}   {target}   made by run {short(str(again.made_by))}", markup=False)
+        out.print(f"{verdict}   {target}   made by run {short(str(again.made_by))}")
         return
     shown = tally(again.result) if again.result else target
-    out.print(f"{verdict}   {shown}", markup=False)
+    out.print(f"{verdict}   {shown}")
     for reason in again.reasons:
-        out.print(f"  {reason}", markup=False)
+        out.print(f"  {reason}")
     _samples(again.details or {})
 
 
 def _samples(details: Mapping[str, Any]) -> None:
     rows = (details.get("rows") or {}).get("difference") or {}
     for row in rows.get("rows", ()):
-        out.print(f"    {SIGNS[row['kind']]} {_row(row)}", markup=False)
+        out.print(f"    {SIGNS[row['kind']]} {_row(row)}")
     rejections = details.get("rejections") or {}
     for letter in rejections.get("samples", ())[:5]:
         sign = "+" if letter["copies"] > 0 else "-"
         named = f"{letter['source_key']}   {letter['error_type']}   {letter['morphism_path']}"
-        out.print(f"    {sign} {named}   {letter['actual']}", markup=False)
+        out.print(f"    {sign} {named}   {letter['actual']}")
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -144,21 +144,21 @@ def _conclude(result: Reproduced, shown: set[str]) -> None:
     made = [a.result for a in result.targets if a.result is not None]
     sums = f"   {sum(r.records_in for r in made):,} records, {sum(r.rows_out for r in made):,} rows"
     line = f"{result.verdict.value}   {_counts(result)}{sums if made else ''}"
-    out.print(f"{line}   run {result.run_id}", markup=False)
+    out.print(f"{line}   run {result.run_id}")
     for reason in result.reasons:
-        out.print(f"  {reason}", markup=False)
+        out.print(f"  {reason}")
     if result.stored_version:
         version = result.stored_version[:8]
         note = f"from the stored plan of pipeline version {version}; the files differ, or are gone"
-        out.print(note, markup=False)
+        out.print(note)
     if not result.sealed:
-        out.print(NOT_SEALED, markup=False)
+        out.print(NOT_SEALED)
     for setting in result.not_applied:
-        out.print(f"not applied:  {setting}", markup=False)
+        out.print(f"not applied:  {setting}")
     if result.kept:
-        out.print(f"kept:  {result.kept}", markup=False)
+        out.print(f"kept:  {result.kept}")
     for line in _next(result):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _counts(result: Reproduced) -> str:

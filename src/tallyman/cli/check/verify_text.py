@@ -20,19 +20,18 @@ def print_verdict(verdict: Verification) -> None:
     counts = verdict.found
     out.print(
         f"{word}   {counts.missing:,} missing   {counts.extra:,} extra   "
-        f"{counts.duplicate:,} duplicate   run {verdict.run_id}",
-        markup=False,
+        f"{counts.duplicate:,} duplicate   run {verdict.run_id}"
     )
-    out.print(_sealed(verdict), markup=False)
+    out.print(_sealed(verdict))
     named = f"{verdict.changes[0].file}: changed" if verdict.changes else None
     others = [reason for reason in verdict.reasons if not (named and reason.startswith(named))]
     for reason in others[:20]:
-        out.print(f"  {reason}", markup=False)
+        out.print(f"  {reason}")
     for target, repeats in verdict.repeated_keys.items():
-        out.print(f"  {target}: {repeats:,} records repeat a key", markup=False)
+        out.print(f"  {target}: {repeats:,} records repeat a key")
     for kind, keys in counts.samples.items():
         for key in keys[:10]:
-            out.print(f"  {kind}: {key}", markup=False)
+            out.print(f"  {kind}: {key}")
 
 
 def _sealed(verdict: Verification) -> str:
@@ -51,17 +50,17 @@ def _sealed(verdict: Verification) -> str:
 def print_chain(chain: Chain) -> None:
     count = f"{counted(chain.seals, 'seal')}, {chain.signed:,} signed"
     word = "BROKEN" if chain.broken else "intact"
-    out.print(f"{word}   {count}   {chain.project}", markup=False)
+    out.print(f"{word}   {count}   {chain.project}")
     if chain.broken:
         broken = chain.broken
         run = f", run {broken.run}" if broken.run else ""
-        out.print(f"  no. {broken.ordinal}{run}: {broken.what}", markup=False)
-        out.print(f"    expected  {broken.expected}", markup=False)
-        out.print(f"    found     {broken.found}", markup=False)
+        out.print(f"  no. {broken.ordinal}{run}: {broken.what}")
+        out.print(f"    expected  {broken.expected}")
+        out.print(f"    found     {broken.found}")
     if chain.gone:
-        out.print(f"  {_gone(chain.gone)}", markup=False)
+        out.print(f"  {_gone(chain.gone)}")
     if chain.head:
-        out.print(f"head     no. {chain.head[0]}   {chain.head[1]}", markup=False)
+        out.print(f"head     no. {chain.head[0]}   {chain.head[1]}")
 
 
 def _gone(runs: list[str]) -> str:
@@ -80,33 +79,28 @@ def print_inputs(found: Checked) -> None:
         at = f"commit {code['git_commit'][:12]}" if code["git_commit"] else code["source_hash"][:19]
         listed = f"{counted(inputs['inputs'], 'input')} ({counted(inputs['files'], 'file')}"
         listed += f", {inputs['bytes']:,} bytes)"
-        out.print(f"OK   {settings:,} settings, {at}, {listed}   run {found.run_id}", markup=False)
+        out.print(f"OK   {settings:,} settings, {at}, {listed}   run {found.run_id}")
     else:
-        out.print(f"CHANGED   {found.change.kind}   run {found.run_id}", markup=False)
-        out.print(f"  {found.change.message}", markup=False)
+        out.print(f"CHANGED   {found.change.kind}   run {found.run_id}")
+        out.print(f"  {found.change.message}")
         if found.change.advice:
-            out.print(found.change.advice, markup=False)
+            out.print(found.change.advice)
     if not found.sealed:
-        out.print(NOT_SEALED, markup=False)
+        out.print(NOT_SEALED)
 
 
 def print_damage(at: str, files: int, damage: Sequence[Damage]) -> None:
     word = "DAMAGED" if damage else "intact"
-    out.print(f"{word}   {at}   {counted(files, 'file')}   {len(damage):,} damaged", markup=False)
+    out.print(f"{word}   {at}   {counted(files, 'file')}   {len(damage):,} damaged")
     for one in damage[:20]:
-        out.print(f"  {one.shown}: {one.kind}: {one.detail}", markup=False)
+        out.print(f"  {one.shown}: {one.kind}: {one.detail}")
     if damage:
-        out.print(
-            "other versions may be intact:  tallyman versions, tallyman rollback", markup=False
-        )
+        out.print("other versions may be intact:  tallyman versions, tallyman rollback")
 
 
 def print_outside(differing: Sequence[OutsideEntry]) -> None:
     """Print what outside readers do not find as it was published."""
     for entry in differing:
-        out.print(f"OUTSIDE   {entry}", markup=False)
+        out.print(f"OUTSIDE   {entry}")
     if differing:
-        out.print(
-            "the next publication of the dataset restores it; now:  tallyman doctor --fix",
-            markup=False,
-        )
+        out.print("the next publication of the dataset restores it; now:  tallyman doctor --fix")

@@ -34,7 +34,7 @@ def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
         as_json(asdict(found))
     else:
         for name, value in _lines(found):
-            out.print(f"{name:<19}{value}", markup=False)
+            out.print(f"{name:<19}{value}")
     raise typer.Exit(1 if found.state == "unreachable" else 0)
 
 
@@ -80,9 +80,9 @@ def migrate(project: ProjectFolder = None, json_output: AsJson = False) -> None:
         as_json({"place": database.place, "applied": names, "version": version})
         return
     for migration in applied:
-        out.print(f"applied  {migration.version:04d} {migration.name}", markup=False)
+        out.print(f"applied  {migration.version:04d} {migration.name}")
     if not applied:
-        out.print(f"nothing to do: the tables are at version {version}", markup=False)
+        out.print(f"nothing to do: the tables are at version {version}")
 
 
 @db.command()

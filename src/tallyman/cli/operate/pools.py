@@ -41,8 +41,7 @@ def ls(project: ProjectFolder = None, json_output: AsJson = False) -> None:
         )
     else:
         out.print(
-            "no pools yet: the first server makes 'default', in which any number of tasks run",
-            markup=False,
+            "no pools yet: the first server makes 'default', in which any number of tasks run"
         )
 
 
@@ -83,7 +82,7 @@ def set_pool(
         as_json(_facts(pool))
     else:
         count = "any number of tasks" if slots is None else counted(slots, "task")
-        out.print(f"pool {name}: {count} at once", markup=False)
+        out.print(f"pool {name}: {count} at once")
 
 
 def _environments(count: int, given: list[str]) -> list[dict[str, str]]:

@@ -32,4 +32,4 @@ def purge(
     if json_output:
         as_json(done.to_json(found.settings.home))
     else:
-        out.print(f"removed {dataset} v{version}: {done.bytes:,} bytes", markup=False)
+        out.print(f"removed {dataset} v{version}: {done.bytes:,} bytes")

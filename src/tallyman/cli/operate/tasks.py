@@ -67,7 +67,7 @@ def ls(
         names = ["task", "target", "status", "attempt", "trigger", "created", "worker", "error"]
         table(rows, [name for name in names if any(row[name] not in (None, "") for row in rows)])
     else:
-        out.print("no such tasks" if status or asset or run else "no tasks yet", markup=False)
+        out.print("no such tasks" if status or asset or run else "no tasks yet")
 
 
 @tasks.command(epilog="Example:  tallyman tasks show 3f2a")
@@ -84,13 +84,13 @@ def show(
         as_json({**_facts(found), "attempts": [_attempt(row) for row in attempts]})
         return
     for name, value in _lines(found):
-        out.print(f"{name:<11}{value}", markup=False)
+        out.print(f"{name:<11}{value}")
     if attempts:
         rows = [_attempt_row(row) for row in attempts]
         table(rows, ("attempt", "worker", "slot", "started", "took", "outcome", "error"))
     said = (found.error or {}).get("output")
     if said:
-        out.print(f"the end of what it printed:\n{said}", markup=False)
+        out.print(f"the end of what it printed:\n{said}")
 
 
 @tasks.command(epilog="Example:  tallyman tasks retry --all --asset daily_sales")
@@ -170,9 +170,9 @@ def _change(
     for task in changed:
         asked = task.status is TaskStatus.RUNNING and task.cancel_requested_at is not None
         did = "was asked to stop" if asked else word
-        out.print(f"{_id(task)}  {target_text(task)}  {did}", markup=False)
+        out.print(f"{_id(task)}  {target_text(task)}  {did}")
     if len(changed) != 1:
-        out.print(f"{counted(len(changed), 'task')} {word}", markup=False)
+        out.print(f"{counted(len(changed), 'task')} {word}")
 
 
 def _status(text: str | None) -> TaskStatus | None:

@@ -91,11 +91,11 @@ def work(
             threading.Thread(target=_drain_at_end, args=(made,), daemon=True).start()
         elif not json_output:
             what = f"{counted(concurrency, 'task')} at once of {', '.join(pool or ['all pools'])}"
-            out.print(f"works for {server}: {what}", markup=False)
+            out.print(f"works for {server}: {what}")
             out.print("to end it: Ctrl-C or SIGTERM; it finishes the tasks that have begun")
         made.run()
     if not json_output:
-        out.print("ended", markup=False)
+        out.print("ended")
 
 
 def _private_text(file: str) -> str:
@@ -168,9 +168,9 @@ def create(
         place = {"file": str(file)} if file else {"token": made.reveal()}
         as_json({"name": name, **place})
     elif file:
-        out.print(f"token {name} is in {file}; only you can read it", markup=False)
+        out.print(f"token {name} is in {file}; only you can read it")
     else:
-        out.print(made.reveal(), markup=False)
+        out.print(made.reveal())
 
 
 @token.command("ls", epilog="Example:  tallyman worker token ls --json")
@@ -190,7 +190,7 @@ def list_tokens(project: ProjectFolder = None, json_output: AsJson = False) -> N
     elif rows:
         table(rows, ("name", "created_at", "revoked_at", "running"))
     else:
-        out.print("no tokens; make one:  tallyman worker token create NAME", markup=False)
+        out.print("no tokens; make one:  tallyman worker token create NAME")
 
 
 @token.command(epilog="Example:  tallyman worker token revoke machine-2")
@@ -207,7 +207,7 @@ def revoke(
     if json_output:
         as_json({"name": name, "revoked": True})
     else:
-        out.print(f"token {name} is refused from now on", markup=False)
+        out.print(f"token {name} is refused from now on")
 
 
 worker.add_typer(token, name="token")

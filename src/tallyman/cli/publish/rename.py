@@ -43,7 +43,7 @@ def expose(
     wrong = found.differing_outside(dataset)
     _show(found.expose(dataset), json_output)
     for entry in wrong:
-        err.print(f"restored for outside readers: {entry}", style="yellow", markup=False)
+        err.print(f"restored for outside readers: {entry}", style="yellow")
 
 
 def _show(dataset: Dataset, json_output: bool) -> None:
@@ -52,6 +52,6 @@ def _show(dataset: Dataset, json_output: bool) -> None:
         as_json(facts)
     elif dataset.published:
         name = dataset.name
-        out.print(f"{name} is visible to outside readers as published.{name}", markup=False)
+        out.print(f"{name} is visible to outside readers as published.{name}")
     else:
-        out.print(f"{dataset.name} is hidden from outside readers", markup=False)
+        out.print(f"{dataset.name} is hidden from outside readers")

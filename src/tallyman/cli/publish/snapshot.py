@@ -25,4 +25,4 @@ def snapshot(
     if json_output:
         as_json({"alias": alias, "dataset": dataset, "version": found.ordinal})
     else:
-        out.print(f"{alias} now permanently names {dataset} v{found.ordinal}", markup=False)
+        out.print(f"{alias} now permanently names {dataset} v{found.ordinal}")

@@ -36,8 +36,7 @@ def diff(
     how = "" if found.by_key else "   (no unique key: whole rows compared)"
     out.print(
         f"{dataset} v{before} → v{after}   {found.added:,} added   {found.removed:,} removed   "
-        f"{found.changed:,} changed{how}",
-        markup=False,
+        f"{found.changed:,} changed{how}"
     )
     for word, columns in (
         ("new columns", found.columns_added),
@@ -45,12 +44,12 @@ def diff(
         ("columns with a new type", found.columns_retyped),
     ):
         if columns:
-            out.print(f"{word}: {', '.join(columns)}", markup=False)
+            out.print(f"{word}: {', '.join(columns)}")
     for row in found.rows:
-        out.print(f"{_SIGNS[row.kind]} {_line(row)}", markup=False)
+        out.print(f"{_SIGNS[row.kind]} {_line(row)}")
     left = found.added + found.removed + found.changed - len(found.rows)
     if left > 0:
-        out.print(f"… and {left:,} more; increase --limit to see them", markup=False)
+        out.print(f"… and {left:,} more; increase --limit to see them")
 
 
 def _line(row: DiffRow) -> str:

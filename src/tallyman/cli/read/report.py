@@ -59,7 +59,7 @@ def report(
     if json_output:
         as_json({"run_id": made.head["run_id"], "file": str(target), "bytes": len(text.encode())})
     else:
-        out.print(f"wrote {target}", markup=False)
+        out.print(f"wrote {target}")
 
 
 def _name(made: Report) -> str:

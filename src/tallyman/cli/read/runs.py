@@ -144,6 +144,6 @@ def runs_rm(
         table(rows, ("run", "started_at", "status", "bytes", "kept"))
     size = sum(one.bytes for one in going)
     did = "removed" if confirm else "would remove"
-    out.print(f"{did} {counted(len(going), 'run')}, {size:,} bytes", markup=False)
+    out.print(f"{did} {counted(len(going), 'run')}, {size:,} bytes")
     if going and not confirm:
-        out.print("nothing was removed; add --confirm to remove them", markup=False)
+        out.print("nothing was removed; add --confirm to remove them")

@@ -76,11 +76,11 @@ def _decide(
     if json_output:
         as_json({"run_id": record.name, "asset": asset, "decision": word, "run": record.status})
         return
-    out.print(f"{asset}: {word}   run {record.name} is now {record.status.value}", markup=False)
+    out.print(f"{asset}: {word}   run {record.name} is now {record.status.value}")
     if approved and record.status is Status.RUNNING:
-        out.print(f"it goes on by itself:  tallyman watch {record.name}", markup=False)
+        out.print(f"it goes on by itself:  tallyman watch {record.name}")
     if approved and record.status is Status.INTERRUPTED:
-        out.print(f"next:  tallyman resume {record.name}", markup=False)
+        out.print(f"next:  tallyman resume {record.name}")
 
 
 def approvals(

@@ -61,4 +61,4 @@ def breakers_close(
     if json_output:
         as_json({"asset": asset, "closed": count})
     else:
-        out.print(f"closed; make it again:  tallyman run {asset}", markup=False)
+        out.print(f"closed; make it again:  tallyman run {asset}")

@@ -30,4 +30,4 @@ def cancel(
     if json_output:
         as_json({"run_id": record.name, "status": status.value})
     else:
-        out.print(f"run {record.name}: {status.value}", markup=False)
+        out.print(f"run {record.name}: {status.value}")

@@ -27,4 +27,4 @@ def invalidate(
     if json_output:
         as_json({"invalidated": count})
     else:
-        out.print(f"{count} result{'s' if count != 1 else ''} invalidated", markup=False)
+        out.print(f"{count} result{'s' if count != 1 else ''} invalidated")

@@ -70,14 +70,13 @@ def rejections_ls(
     none = f"no {'open ' if only_open else ''}rejections in run {short(chosen.run.run_id)}"
     latest = ", the latest; `tallyman runs` lists the others" if run == "latest" else ""
     columns = (*names, "sample_error_code", "sample_actual_value")
-    table(rows, columns) if rows else out.print(f"{none}{latest}", markup=False)
+    table(rows, columns) if rows else out.print(f"{none}{latest}")
     if rows:
         name = short(chosen.run.run_id)
-        out.print(f"list each one:  tallyman rejections show {name}", markup=False)
+        out.print(f"list each one:  tallyman rejections show {name}")
         if any(row["open"] for row in rows):
             out.print(
-                f"to correct and replay them:  tallyman rejections replay {name} --with FILE.jsonl",
-                markup=False,
+                f"to correct and replay them:  tallyman rejections replay {name} --with FILE.jsonl"
             )
 
 
@@ -107,7 +106,7 @@ def rejections_show(
     several = len({row["target"] for row in rows}) > 1
     table(rows, (*(["target"] if several else []), *names, "state"))
     states = ", ".join(f"{records[state]:,} {state}" for state in STATES)
-    out.print(f"{len(rows):,} of {count:,}   records: {states}", markup=False)
+    out.print(f"{len(rows):,} of {count:,}   records: {states}")
 
 
 @rejections.command("replay")
@@ -174,7 +173,7 @@ def _show(found: Project, done: Replayed, dry_run: bool, json_output: bool) -> N
     for outcome in done.outcomes:
         _print_outcome(outcome, dry_run)
     if done.run is None:
-        out.print("nothing was written (--dry-run)", markup=False)
+        out.print("nothing was written (--dry-run)")
         raise typer.Exit(0)
     _print_run(done, done.run, stale)
     raise typer.Exit(code)
@@ -191,12 +190,11 @@ def _print_nothing(done: Replayed) -> None:
     ]
     done_by.append(f"{records['discarded']:,} discarded")
     out.print(
-        f"nothing to replay: {records['open']:,} open of {total:,} rejected ({', '.join(done_by)})",
-        markup=False,
+        f"nothing to replay: {records['open']:,} open of {total:,} rejected ({', '.join(done_by)})"
     )
     for run, counts in done.replays.items():
         if counts["moved"]:
-            out.print(f"to replay those:  tallyman rejections replay {run}", markup=False)
+            out.print(f"to replay those:  tallyman rejections replay {run}")
 
 
 def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
@@ -204,22 +202,20 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
     of = " (all records were evaluated again)" if outcome.whole else ""
     out.print(
         f"{outcome.target}   {outcome.replayed:,} replayed = {outcome.passed:,} {words[0]} + "
-        f"{_filtered(outcome.filtered)}{outcome.rejected:,} {words[1]}{of}",
-        markup=False,
+        f"{_filtered(outcome.filtered)}{outcome.rejected:,} {words[1]}{of}"
     )
     for reason in outcome.reasons:
         out.print(
             f"    {reason['count']:>10,}  {reason['error_type']}  {reason['morphism_path']}  "
-            f"{reason['sample_error_code']}",
-            markup=False,
+            f"{reason['sample_error_code']}"
         )
     for one in outcome.corrections:
-        out.print(f"    {one.source_key}   {one.values}", markup=False)
+        out.print(f"    {one.source_key}   {one.values}")
     if (more := outcome.corrected - len(outcome.corrections)) and outcome.corrections:
-        out.print(f"    … {more:,} more corrected", markup=False)
-    out.print(tally(outcome.result), markup=False)
+        out.print(f"    … {more:,} more corrected")
+    out.print(tally(outcome.result))
     if outcome.result.error:
-        err.print(f"  {outcome.result.error['message']}", style="red", markup=False)
+        err.print(f"  {outcome.result.error['message']}", style="red")
 
 
 def _filtered(count: int) -> str:
@@ -228,19 +224,17 @@ def _filtered(count: int) -> str:
 
 def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -> None:
     if result.commit:
-        out.print(published(result.commit), markup=False)
+        out.print(published(result.commit))
     good = result.status is Status.SUCCESS
     if len(done.outcomes) > 1:
-        out.print(_together(done, result), markup=False)
+        out.print(_together(done, result))
     word = "balanced" if good else result.status.value
-    out.print(
-        f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}", markup=False
-    )
+    out.print(f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}")
     left = [one.result.rejections if one.whole else one.rejected for one in done.outcomes]
     if good and any(left):
-        out.print(f"still open:  tallyman rejections replay {result.run_id}", markup=False)
+        out.print(f"still open:  tallyman rejections replay {result.run_id}")
     for row in stale:
-        out.print(f"now stale: {row['dataset']}:  {row['command']}", markup=False)
+        out.print(f"now stale: {row['dataset']}:  {row['command']}")
     if not good and result.status is not Status.WAITING:
         out.print(f"nothing was published; to try again:  tallyman rejections replay {done.of}")
 
@@ -306,4 +300,4 @@ def rejections_discard(
         as_json({"run_id": chosen.run.run_id, "discarded": count, "targets": targets})
         return
     word = "record" if count == 1 else "records"
-    out.print(f"{count:,} {word} of run {chosen.run.run_id} discarded: {reason}", markup=False)
+    out.print(f"{count:,} {word} of run {chosen.run.run_id} discarded: {reason}")

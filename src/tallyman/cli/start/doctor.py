@@ -43,7 +43,7 @@ def doctor(project: ProjectFolder = None, fix: Fix = False, json_output: AsJson 
         as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])
     else:
         for name, ok, text in checks:
-            out.print(f"{'ok  ' if ok else 'FAIL'} {name:<9} {text}", markup=False)
+            out.print(f"{'ok  ' if ok else 'FAIL'} {name:<9} {text}")
     raise typer.Exit(0 if all(ok for _, ok, _ in checks) else 1)
 
 

@@ -101,4 +101,4 @@ def init(
     if json_output:
         as_json({"project": folder.name, "files": list(files)})
         return
-    out.print(f"{folder}: {', '.join(files)}\nnext:  cd {folder} && tallyman run", markup=False)
+    out.print(f"{folder}: {', '.join(files)}\nnext:  cd {folder} && tallyman run")

@@ -22,8 +22,9 @@ from tallyman.pages.text import printable, short
 
 # Without a terminal the width is unknown: tables are not folded for a program that reads them.
 WIDE = None if sys.stdout.isatty() else 240
-out = Console(soft_wrap=True, highlight=False, width=WIDE)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+# Brackets and colons in names, values and messages are text.
+out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False, width=WIDE)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 NOT_SEALED = "not sealed: the run has not ended; its manifest is taken on trust"
 HEADINGS = {"morphism_path": "step"}
@@ -120,19 +121,19 @@ def failure(error: TallymanError, *, json_output: bool) -> None:
         body = error.body() if isinstance(error, VersionConflict) else {"error": error.facts()}
         as_json(body)
         return
-    err.print(f"error: {error}", style="red", markup=False)
+    err.print(f"error: {error}", style="red")
     if error.hint:
-        err.print(error.hint, markup=False)
+        err.print(error.hint)
 
 
 def interrupted(error: KeyboardInterrupt) -> None:
     """Say that the command was interrupted, and in which code of the pipeline if it was there."""
-    err.print(f"interrupted {error}".strip(), markup=False)
+    err.print(f"interrupted {error}".strip())
 
 
 def starting_spark(reason: str) -> None:
     """Say why a command that usually needs no Spark takes longer."""
-    err.print(f"starting Spark: {reason}", markup=False)
+    err.print(f"starting Spark: {reason}")
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -155,4 +156,4 @@ def _cell(value: object) -> str:
     text = printable("" if value is None else text_of(value))
     # A part of a path leads nowhere.
     whole = len(text) <= 120 or isinstance(value, PurePath)
-    return (text if whole else text[:117] + "…").replace("[", "\\[")
+    return text if whole else text[:117] + "…"
