@@ -20,17 +20,13 @@ OF_SLOT = re.compile(r"(\d+):(.*)", re.S)
 
 
 @pools.callback()
-def pools_list(
-    context: typer.Context, project: ProjectFolder = None, json_output: AsJson = False
-) -> None:
-    """List and set pools: how many tasks run at once, and with what."""
-    if context.invoked_subcommand is None:
-        ls(project, json_output)
-
-
-@pools.command(epilog="Example:  tallyman pools ls --json")
-def ls(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """List pools with their slots and tasks; of variables only the names."""
+@pools.command(
+    help="List pools with their slots and tasks; of variables only the names.",
+    epilog="Example:  tallyman pools ls --json",
+)
+def ls(context: typer.Context, project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    if context.invoked_subcommand is not None:
+        return
     found = opened(project).workers.pools()
     if json_output:
         as_json([_facts(pool) for pool in found])

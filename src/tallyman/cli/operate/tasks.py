@@ -35,7 +35,11 @@ Everything = Annotated[bool, typer.Option("--all", help="All to which it applies
 
 
 @tasks.callback()
-def tasks_list(
+@tasks.command(
+    help="List tasks, newest first.",
+    epilog="Example:  tallyman tasks ls --status failed --asset daily_sales",
+)
+def ls(
     context: typer.Context,
     status: Status = None,
     asset: Asset = None,
@@ -44,21 +48,8 @@ def tasks_list(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List the tasks of workers; retry, cancel, hold and release them."""
-    if context.invoked_subcommand is None:
-        ls(status, asset, run, limit, project, json_output)
-
-
-@tasks.command(epilog="Example:  tallyman tasks ls --status failed --asset daily_sales")
-def ls(
-    status: Status = None,
-    asset: Asset = None,
-    run: OfRun = None,
-    limit: Limit = 20,
-    project: ProjectFolder = None,
-    json_output: AsJson = False,
-) -> None:
-    """List tasks, newest first."""
+    if context.invoked_subcommand is not None:
+        return
     found = opened(project).tasks(status=_status(status), asset=asset, run=run, limit=limit)
     if json_output:
         as_json([_facts(task) for task in found])

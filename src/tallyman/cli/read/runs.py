@@ -30,7 +30,8 @@ Failed = Annotated[
 
 
 @runs.callback()
-def runs_list(
+@runs.command("ls", help="List runs, newest first.")
+def runs_ls(
     context: typer.Context,
     project: ProjectFolder = None,
     limit: Limit = 20,
@@ -38,20 +39,8 @@ def runs_list(
     meta: OnlyMeta = None,
     json_output: AsJson = False,
 ) -> None:
-    """List runs, newest first, and remove old ones."""
-    if context.invoked_subcommand is None:
-        runs_ls(project, limit, failed, meta, json_output)
-
-
-@runs.command("ls")
-def runs_ls(
-    project: ProjectFolder = None,
-    limit: Limit = 20,
-    failed: Failed = False,
-    meta: OnlyMeta = None,
-    json_output: AsJson = False,
-) -> None:
-    """List runs, newest first."""
+    if context.invoked_subcommand is not None:
+        return
     found = opened(project)
     if failed:
         _show_unfinished(found, json_output)
