@@ -115,37 +115,24 @@ class Project:
 
     find_run = Delegated(lambda project: project.runs.find)
     latest = Delegated(lambda project: project.runs.latest)
-    result_of = Delegated(lambda project: project.runs.result_of)
-    materializations = Delegated(lambda project: project.runs.materializations)
     target = Delegated(lambda project: project.runs.target)
     folder = Delegated(lambda project: project.runs.folder)
-    folder_of = Delegated(lambda project: project.runs.folder_of)
-    known = Delegated(lambda project: project.runs.known)
     report = Delegated(lambda project: project.runs.report)
     compare = Delegated(lambda project: project.runs.compare)
-
-    chosen = Delegated(lambda project: project.runs.chosen)
 
     resolve = Delegated(lambda project: project.datasets.resolve)
     heads = Delegated(lambda project: project.datasets.heads)
     stale = Delegated(lambda project: project.datasets.stale)
     commits = Delegated(lambda project: project.datasets.commits)
-    snapshots = Delegated(lambda project: project.datasets.snapshots)
     damaged = Delegated(lambda project: project.datasets.damaged)
-    shared = Delegated(lambda project: project.datasets.shared)
-    all_datasets = Delegated(lambda project: project.datasets.of_all_pipelines)
 
     snapshot = Delegated(lambda project: project.versions.snapshot)
     rollback = Delegated(lambda project: project.versions.rollback)
     rename = Delegated(lambda project: project.versions.rename)
     hide = Delegated(lambda project: project.versions.hide)
     expose = Delegated(lambda project: project.versions.expose)
-    differing_outside = Delegated(lambda project: project.versions.differing_outside)
-    restore_outside = Delegated(lambda project: project.versions.restore_outside)
     purge = Delegated(lambda project: project.versions.purge)
     cleanup = Delegated(lambda project: project.versions.cleanup)
-    cleanup_events = Delegated(lambda project: project.versions.cleanup_events)
-    cleanup_attempts = Delegated(lambda project: project.versions.cleanup_attempts)
 
     mutate = Delegated(lambda project: project.tables.mutate)
     load = Delegated(lambda project: project.tables.load)
@@ -162,11 +149,7 @@ class Project:
     verify = Delegated(lambda project: project.seals.verify)
     chain = Delegated(lambda project: project.seals.chain)
 
-    check_inputs = Delegated(lambda project: project.checks.check_inputs)
     reproduce = Delegated(lambda project: project.checks.reproduce)
-
-    lineage_state = Delegated(lambda project: project.lineage.state)
-    flush_lineage = Delegated(lambda project: project.lineage.flush)
 
     def __init__(self, settings: Settings) -> None:
         self.workspace = Workspace.open(settings)

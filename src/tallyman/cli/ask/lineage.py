@@ -111,7 +111,7 @@ def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     Events are sent in order while the run is running. If the receiver does not accept them, they
     stay in the spool.
     """
-    found = opened(project).lineage_state()
+    found = opened(project).lineage.state()
     if json_output:
         as_json(found.to_json())
         return
@@ -166,7 +166,7 @@ def flush(
     with err.status("sending lineage events") as spinner:
         if not interactive():
             spinner.stop()
-        done = opened(project).flush_lineage(
+        done = opened(project).lineage.flush(
             refused=refused, listen=lambda sent: spinner.update(f"{sent:,} lineage events sent")
         )
     if json_output:

@@ -77,7 +77,7 @@ def inputs(
 
     Example:  tallyman verify inputs latest
     """
-    found = opened(project).check_inputs(run)
+    found = opened(project).checks.check_inputs(run)
     as_json(found.to_json()) if json_output else print_inputs(found)
     raise typer.Exit(0 if found.change is None else 1)
 
@@ -117,7 +117,7 @@ def dataset(
     """
     checking = opened(project)
     found, damage = checking.damaged(dataset, version)
-    outside = checking.differing_outside(dataset) if version is None else []
+    outside = checking.versions.differing_outside(dataset) if version is None else []
     files = sum(len(fragment.files) for fragment in found.fragments)
     facts = {
         "dataset": found.dataset.name,

@@ -41,8 +41,8 @@ def cleanup(
         raise UsageError("--keep-versions must be at least 1")
     found, age = opened(project), age_s(older_than, "--older-than")
     done = found.cleanup(older_than_s=age, keep_versions=keep_versions, confirm=confirm)
-    events = found.cleanup_events(older_than_s=age, confirm=confirm)
-    left = found.cleanup_attempts(older_than_s=age, confirm=confirm)
+    events = found.versions.cleanup_events(older_than_s=age, confirm=confirm)
+    left = found.versions.cleanup_attempts(older_than_s=age, confirm=confirm)
     kept_s = found.settings.keep_runs_s
     runs: list[OldRun] = []
     if kept_s is not None:

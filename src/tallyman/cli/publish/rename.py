@@ -40,7 +40,7 @@ def expose(
     Also restores what outside readers find, if somebody else changed or removed it.
     """
     found = opened(project)
-    wrong = found.differing_outside(dataset)
+    wrong = found.versions.differing_outside(dataset)
     _show(found.expose(dataset), json_output)
     for entry in wrong:
         err.print(f"restored for outside readers: {entry}", style="yellow")

@@ -25,7 +25,7 @@ def show(
     """
     found = opened(project)
     record = found.find_run(run)
-    known, folder = found.known(record), found.folder_of(record)
+    known, folder = found.runs.known(record), found.runs.folder_of(record)
     result, rows = known.result, known.rows
     seal = seal_facts(folder, known)
     if json_output:

@@ -59,7 +59,7 @@ def rejections_ls(
     again, and the rejection of that run is the open one.
     """
     found = opened(project)
-    chosen = found.chosen(run, asset=asset)
+    chosen = found.runs.chosen(run, asset=asset)
     rows = found.rejections.summary(chosen, only_open=only_open)
     if json_output:
         as_json(rows)
@@ -94,7 +94,7 @@ def rejections_show(
 ) -> None:
     """List rejected records, why each was rejected, and its state."""
     found = opened(project)
-    chosen = found.chosen(run, asset=asset, where=where)
+    chosen = found.runs.chosen(run, asset=asset, where=where)
     count, rows = found.rejections.listed(
         chosen, key=key, kind=error_type, only_open=only_open, limit=limit
     )
@@ -140,7 +140,7 @@ def rejections_replay(
     again, with the corrections applied; otherwise only the replayed ones.
     """
     found = opened(project, master, spark_conf)
-    chosen = found.chosen(run, asset=asset, where=where)
+    chosen = found.runs.chosen(run, asset=asset, where=where)
 
     def work(progress: Progress) -> Replayed:
         return found.rejections.replay(
@@ -293,7 +293,7 @@ def rejections_discard(
     Discarded rejections are no longer replayed. The dead-letter files stay.
     """
     found = opened(project)
-    chosen = found.chosen(run, asset=asset, where=where)
+    chosen = found.runs.chosen(run, asset=asset, where=where)
     targets = found.rejections.discard(chosen, reason)
     count = sum(targets.values())
     if json_output:

@@ -122,7 +122,8 @@ def _workers(project: Project) -> list[Check]:
 
 def _outside(project: Project, fix: bool) -> Check:
     """Compare what outside readers find with the current versions."""
-    wrong = project.restore_outside() if fix else project.differing_outside()
+    versions = project.versions
+    wrong = versions.restore_outside() if fix else versions.differing_outside()
     if not wrong:
         return "outside", True, "outside readers find every published version"
     listed = "; ".join(map(str, wrong))
