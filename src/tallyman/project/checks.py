@@ -26,7 +26,7 @@ class ProjectChecks:
     def check_inputs(self, run: str) -> Checked:
         """Check that config, code and inputs are still what the run was bound to; report the first
         difference."""
-        record = self._runs.find(run)
+        record = ProjectRuns(self.workspace).find(run)
         return _bound(record, past_versions.asked_for(self.workspace, record)).check()
 
     def reproduce(
@@ -39,7 +39,7 @@ class ProjectChecks:
     ) -> Reproduced:
         """Make a run again from its pinned inputs in a temporary folder, and compare; nothing is
         published. If the files declare another pipeline now, the run's stored plan is used."""
-        record = self._runs.find(run)
+        record = ProjectRuns(self.workspace).find(run)
         then = past_versions.as_of(self.workspace, record)
         bound = _bound(record, then)
         conf = pinned_spark(
@@ -52,10 +52,6 @@ class ProjectChecks:
             found = Reproduction(checked, difference_facts, listen, jobs, keep).reproduce()
         stored = then.stored.hash if then.stored else None
         return replace(found, not_applied=tuple(refused), stored_version=stored)
-
-    @property
-    def _runs(self) -> ProjectRuns:
-        return ProjectRuns(self.workspace)
 
 
 def _bound(record: RunRecord, workspace: Workspace) -> Bound:

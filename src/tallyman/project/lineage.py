@@ -52,7 +52,7 @@ class ProjectLineage:
         """Parse a partition of an asset, or of a source by the partitions of an asset that reads
         it."""
         if name in self.workspace.pipeline.assets:
-            return self._runs.target(name, partition).partition
+            return ProjectRuns(self.workspace).target(name, partition).partition
         for asset in self.workspace.pipeline.assets.values():
             if partition is not None and name in asset.inputs and asset.partitioned_by:
                 return asset.partitioned_by.parse(partition)
@@ -71,7 +71,3 @@ class ProjectLineage:
     def _outbox(self) -> outbox.Outbox:
         settings = self.workspace.settings
         return outbox.Outbox.of(self.workspace.database, settings.owner, settings.home)
-
-    @property
-    def _runs(self) -> ProjectRuns:
-        return ProjectRuns(self.workspace)

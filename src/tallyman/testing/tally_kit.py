@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from itertools import count
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from tallyman.control.compile import load
@@ -92,12 +91,7 @@ class TallyKit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _made(self, run: RunOnRows, at: datetime | None) -> dict[str, MadeAsset]:
