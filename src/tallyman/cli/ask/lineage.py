@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, err, interactive, out, table
+from tallyman.cli.terminal.output import answer, as_json, err, interactive, listed, out, table
 from tallyman.domain.history.lineage import Granularity, Reached
 
 if TYPE_CHECKING:
@@ -94,13 +94,8 @@ def impact(
 
 def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
     rows = [reached.to_json() for reached in found]
-    if json_output:
-        as_json(rows)
-    elif rows:
-        elsewhere = any(reached.project for reached in found)
-        table(rows, (*COLUMNS, "pipeline") if elsewhere else COLUMNS)
-    else:
-        out.print(nothing)
+    elsewhere = any(reached.project for reached in found)
+    listed(rows, (*COLUMNS, "pipeline") if elsewhere else COLUMNS, nothing, json_output)
 
 
 @lineage.command(epilog="Example:  tallyman lineage status --json")
@@ -169,11 +164,9 @@ def flush(
         done = opened(project).lineage.flush(
             refused=refused, listen=lambda sent: spinner.update(f"{sent:,} lineage events sent")
         )
-    if json_output:
-        as_json(asdict(done))
-    elif done.sent or done.refused:
+    text = "no events are waiting"
+    if done.sent or done.refused:
         refused_ = f", {done.refused:,} refused (tallyman lineage status)" if done.refused else ""
-        out.print(f"{done.sent:,} sent to {done.destination}{refused_}")
-    else:
-        out.print("no events are waiting")
+        text = f"{done.sent:,} sent to {done.destination}{refused_}"
+    answer(asdict(done), text, json_output)
     raise typer.Exit(1 if done.refused or done.waiting else 0)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened, pairs
-from tallyman.cli.terminal.output import as_json, counted, out, table
+from tallyman.cli.terminal.output import answer, as_json, counted, out, table
 from tallyman.errors import UsageError
 from tallyman.registry.task.pools import PoolState
 
@@ -74,11 +74,8 @@ def set_pool(
     part = opened(project).workers
     part.set_pool(name, environments)
     [pool] = [pool for pool in part.pools() if pool.name == name]
-    if json_output:
-        as_json(_facts(pool))
-    else:
-        count = "any number of tasks" if slots is None else counted(slots, "task")
-        out.print(f"pool {name}: {count} at once")
+    count = "any number of tasks" if slots is None else counted(slots, "task")
+    answer(_facts(pool), f"pool {name}: {count} at once", json_output)
 
 
 def _environments(count: int, given: list[str]) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ import typer
 
 from tallyman.cli.terminal.log import logging_to_terminal
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, counted, err, out, table
+from tallyman.cli.terminal.output import answer, counted, err, listed, out
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.settings import INSECURE_VARIABLE, SERVER_VARIABLE, Secret
@@ -164,13 +164,9 @@ def create(
     if file is not None:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opening:
             opening.write(made.reveal() + "\n")
-    if json_output:
-        place = {"file": str(file)} if file else {"token": made.reveal()}
-        as_json({"name": name, **place})
-    elif file:
-        out.print(f"token {name} is in {file}; only you can read it")
-    else:
-        out.print(made.reveal())
+    place = {"file": str(file)} if file else {"token": made.reveal()}
+    text = f"token {name} is in {file}; only you can read it" if file else made.reveal()
+    answer({"name": name, **place}, text, json_output)
 
 
 @token.command("ls", epilog="Example:  tallyman worker token ls --json")
@@ -185,12 +181,8 @@ def list_tokens(project: ProjectFolder = None, json_output: AsJson = False) -> N
         }
         for one in opened(project).workers.tokens()
     ]
-    if json_output:
-        as_json(rows)
-    elif rows:
-        table(rows, ("name", "created_at", "revoked_at", "running"))
-    else:
-        out.print("no tokens; make one:  tallyman worker token create NAME")
+    none = "no tokens; make one:  tallyman worker token create NAME"
+    listed(rows, ("name", "created_at", "revoked_at", "running"), none, json_output)
 
 
 @token.command(epilog="Example:  tallyman worker token revoke machine-2")
@@ -204,10 +196,7 @@ def revoke(
     What its worker has begun is taken over by another one.
     """
     opened(project).workers.revoke_token(name)
-    if json_output:
-        as_json({"name": name, "revoked": True})
-    else:
-        out.print(f"token {name} is refused from now on")
+    answer({"name": name, "revoked": True}, f"token {name} is refused from now on", json_output)
 
 
 worker.add_typer(token, name="token")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, err, out
+from tallyman.cli.terminal.output import answer, err
 from tallyman.domain.version.dataset import Dataset
 
 
@@ -47,11 +47,10 @@ def expose(
 
 
 def _show(dataset: Dataset, json_output: bool) -> None:
-    if json_output:
-        facts = {"dataset": dataset.name, "id": str(dataset.id), "published": dataset.published}
-        as_json(facts)
-    elif dataset.published:
-        name = dataset.name
-        out.print(f"{name} is visible to outside readers as published.{name}")
-    else:
-        out.print(f"{dataset.name} is hidden from outside readers")
+    name, published = dataset.name, dataset.published
+    seen = f"visible to outside readers as published.{name}"
+    answer(
+        {"dataset": name, "id": str(dataset.id), "published": published},
+        f"{name} is {seen if published else 'hidden from outside readers'}",
+        json_output,
+    )

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, RunName, opened
-from tallyman.cli.terminal.output import as_json, out, printable, short
+from tallyman.cli.terminal.output import answer, as_json, printable, short
 from tallyman.domain.history.run import RUN_ID
 from tallyman.errors import UsageError
 from tallyman.pages.flow import WORDS, equation, units
@@ -63,10 +63,8 @@ def report(
     if target.resolve().is_relative_to(found.settings.runs_folder.resolve()):
         raise UsageError(f"{target}: run folders are sealed; write the report somewhere else")
     _write(target, text)
-    if json_output:
-        as_json({"run_id": made.head["run_id"], "file": str(target), "bytes": len(text.encode())})
-    else:
-        out.print(f"wrote {target}")
+    facts = {"run_id": made.head["run_id"], "file": str(target), "bytes": len(text.encode())}
+    answer(facts, f"wrote {target}", json_output)
 
 
 def _name(made: Report) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened, pairs
-from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.cli.terminal.output import as_json, listed, out
 from tallyman.domain.history.run import Status
 from tallyman.registry.run.approvals import Approvals
 
@@ -96,10 +96,5 @@ def approvals(
     rows = found.database.durably(
         lambda tx: Approvals(tx).list(found.settings.owner, status=status)
     )
-    if json_output:
-        as_json(rows)
-    elif rows:
-        names = ("run", "asset", "partition", "status", "message", "timeout_at", "decision_by")
-        table(rows, (*names, "reason"))
-    else:
-        out.print("no approvals")
+    names = ("run", "asset", "partition", "status", "message", "timeout_at", "decision_by")
+    listed(rows, (*names, "reason"), "no approvals", json_output)

@@ -9,6 +9,7 @@ import typer
 
 from tallyman.cli.terminal.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened
 from tallyman.cli.terminal.output import (
+    answer,
     as_json,
     counted,
     err,
@@ -296,8 +297,6 @@ def rejections_discard(
     chosen = found.runs.chosen(run, asset=asset, where=where)
     targets = found.rejections.discard(chosen, reason)
     count = sum(targets.values())
-    if json_output:
-        as_json({"run_id": chosen.run.run_id, "discarded": count, "targets": targets})
-        return
-    word = "record" if count == 1 else "records"
-    out.print(f"{count:,} {word} of run {chosen.run.run_id} discarded: {reason}")
+    name = chosen.run.run_id
+    text = f"{counted(count, 'record')} of run {name} discarded: {reason}"
+    answer({"run_id": name, "discarded": count, "targets": targets}, text, json_output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -40,6 +40,27 @@ WORDS = {
 
 def as_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=text_of))
+
+
+def answer(facts: object, text: str | Iterable[str], json_output: bool) -> None:
+    """Print the facts as JSON, or the text, line by line."""
+    if json_output:
+        as_json(facts)
+        return
+    for line in (text,) if isinstance(text, str) else text:
+        out.print(line)
+
+
+def listed(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str, json_output: bool
+) -> None:
+    """Print the rows as JSON, or as a table; without rows, the text `none`."""
+    if json_output:
+        as_json(rows)
+    elif rows:
+        table(rows, columns)
+    else:
+        out.print(none)
 
 
 def text_of(value: object) -> str:
