@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tallyman.domain.account.fate import Fate
@@ -37,14 +37,11 @@ class RecordFlow:
     failed."""
 
     def to_json(self) -> dict[str, Any]:
-        shares = [
-            {"fate": p.fate, "description": p.description, "count": p.count} for p in self.shares
-        ]
         return {
             "unit": self.unit,
             "opened_by": self.opened_by,
             "count": self.count,
-            "parts": shares,
+            "parts": [asdict(one) for one in self.shares],
             "unaccounted": self.unaccounted,
         }
 
