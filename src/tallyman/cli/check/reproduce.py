@@ -22,6 +22,7 @@ from tallyman.cli.terminal.output import (
     NOT_SEALED,
     as_json,
     counted,
+    differing,
     err,
     out,
     short,
@@ -30,9 +31,6 @@ from tallyman.cli.terminal.output import (
 from tallyman.cli.terminal.progress import Progress
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.project import Project
-
-SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-
 
 CAUSES = (
     "the same definition and inputs gave different data: look for code whose result the data does "
@@ -116,25 +114,12 @@ def _line(again: TargetAgain) -> None:
 def _samples(details: Mapping[str, Any]) -> None:
     rows = (details.get("rows") or {}).get("difference") or {}
     for row in rows.get("rows", ()):
-        out.print(f"    {SIGNS[row['kind']]} {_row(row)}")
+        out.print(f"    {differing(row, '{} then, {} now')}")
     rejections = details.get("rejections") or {}
     for letter in rejections.get("samples", ())[:5]:
         sign = "+" if letter["copies"] > 0 else "-"
         named = f"{letter['source_key']}   {letter['error_type']}   {letter['morphism_path']}"
         out.print(f"    {sign} {named}   {letter['actual']}")
-
-
-def _row(row: Mapping[str, Any]) -> str:
-    named = ", ".join(f"{name}={value}" for name, value in row["key"].items())
-    before, after = row["before"], row["after"]
-    if before and after:
-        moved = (
-            f"{name}: {before.get(name)} then, {after.get(name)} now" for name in row["columns"]
-        )
-        return f"{named}   {', '.join(moved)}"
-    rest = {k: v for k, v in (after or before or {}).items() if k not in row["key"]}
-    shown = ", ".join(f"{name}={value}" for name, value in rest.items())
-    return f"{named}   {shown}" if named else shown
 
 
 def _conclude(result: Reproduced, shown: set[str]) -> None:

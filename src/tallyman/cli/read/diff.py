@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, Limit, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
-
-if TYPE_CHECKING:
-    from tallyman.query.diff.diff import DiffRow
-
-_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+from tallyman.cli.terminal.output import as_json, differing, out
 
 
 def diff(
@@ -46,18 +42,7 @@ def diff(
         if columns:
             out.print(f"{word}: {', '.join(columns)}")
     for row in found.rows:
-        out.print(f"{_SIGNS[row.kind]} {_line(row)}")
+        out.print(differing(asdict(row), "{} → {}"))
     left = found.added + found.removed + found.changed - len(found.rows)
     if left > 0:
         out.print(f"… and {left:,} more; increase --limit to see them")
-
-
-def _line(row: DiffRow) -> str:
-    named = ", ".join(f"{name}={value}" for name, value in row.key.items())
-    if row.before and row.after:
-        before, after = row.before, row.after
-        moved = (f"{name}: {before.get(name)} → {after.get(name)}" for name in row.columns)
-        return f"{named}   {', '.join(moved)}"
-    rest = {k: v for k, v in (row.after or row.before or {}).items() if k not in row.key}
-    shown = ", ".join(f"{name}={value}" for name, value in rest.items())
-    return f"{named}   {shown}" if named else shown

@@ -29,6 +29,7 @@ err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=
 NOT_SEALED = "not sealed: the run has not ended; its manifest is taken on trust"
 HEADINGS = {"morphism_path": "step"}
 """Columns whose stored name differs from the glossary's word."""
+SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 WORDS = {
     Fate.PASSED: "passed",
     Fate.AGGREGATED: "aggregated",
@@ -169,6 +170,19 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     for row in rows:
         shown.add_row(*(_cell(row.get(name)) for name in columns))
     out.print(shown)
+
+
+def differing(row: Mapping[str, Any], change: str) -> str:
+    """Write a row that differs, by its key; `change` says how a value became another."""
+    key, before, after = row["key"], row["before"], row["after"]
+    if before and after:
+        moved = {name: change.format(before.get(name), after.get(name)) for name in row["columns"]}
+        rest = [f"{name}: {text}" for name, text in moved.items()]
+    else:
+        only = after or before or {}
+        rest = [f"{name}={value}" for name, value in only.items() if name not in key]
+    named = ", ".join(f"{name}={value}" for name, value in key.items())
+    return f"{SIGNS[row['kind']]} {'   '.join(filter(None, [named, ', '.join(rest)]))}"
 
 
 def _cell(value: object) -> str:
