@@ -14,9 +14,9 @@ from tallyman.cli.terminal.options import AsJson, ProjectFolder, RunName, opened
 from tallyman.cli.terminal.output import answer, as_json, printable, short
 from tallyman.domain.history.run import RUN_ID
 from tallyman.errors import UsageError
-from tallyman.pages.flow import WORDS, equation, units
+from tallyman.pages.flow import equation, units
 from tallyman.pages.report import page
-from tallyman.pages.text import KINDS, cut, duration, partition, share, size, status
+from tallyman.pages.text import KINDS, WORDS, cut, duration, partition, share, size, status
 from tallyman.query.report.asset import AssetReport
 from tallyman.query.report.run import Report
 
@@ -146,7 +146,7 @@ def _flow(asset: AssetReport) -> Iterator[str]:
         most = max((one.count for one in flow.shares), default=0)
         for one in flow.shares:
             bar = "█" * max(1, round(BAR * one.count / most))
-            word = WORDS.get(one.fate, one.fate.lower())
+            word = WORDS[one.fate]
             yield f"  {one.count:>12,}  {word:<10}  {bar:<{BAR}}  {cut(one.description, 60)}"
 
 

@@ -18,7 +18,7 @@ from tallyman.domain.account.sub_tally import SubTally
 from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.domain.version.commit import Commit
 from tallyman.errors import TallymanError, VersionConflict
-from tallyman.pages.text import printable, short
+from tallyman.pages.text import WORDS, printable, short
 
 # Without a terminal the width is unknown: tables are not folded for a program that reads them.
 WIDE = None if sys.stdout.isatty() else 240
@@ -30,13 +30,6 @@ NOT_SEALED = "not sealed: the run has not ended; its manifest is taken on trust"
 HEADINGS = {"morphism_path": "step"}
 """Columns whose stored name differs from the glossary's word."""
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-WORDS = {
-    Fate.PASSED: "passed",
-    Fate.AGGREGATED: "aggregated",
-    Fate.EXPLODED: "exploded",
-    Fate.FILTERED: "filtered",
-    Fate.ERROR: "rejected",
-}
 
 
 def as_json(value: object) -> None:
@@ -102,7 +95,8 @@ def tally(result: AssetResult, width: int = 0) -> str:
 
 
 def _shares(fates: Mapping[Fate, int]) -> str:
-    return " + ".join(f"{fates[f]:,} {word}" for f, word in WORDS.items() if fates.get(f)) or "0"
+    met: dict[str, int] = {fate: count for fate, count in fates.items() if count}
+    return " + ".join(f"{met[fate]:,} {word}" for fate, word in WORDS.items() if fate in met) or "0"
 
 
 def _sub_tally(made: SubTally, status: Status) -> str:

@@ -10,7 +10,7 @@ from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger
 
-ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED)]
+ORDER = (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED, Fate.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,4 @@ def _shares(listed: Iterable[Partition]) -> tuple[FlowShare, ...]:
         place = (part.fate.value, part.description)
         counts[place] = counts.get(place, 0) + part.digest.count
     found = [FlowShare(fate, text, count) for (fate, text), count in counts.items() if count]
-    return tuple(
-        sorted(found, key=lambda p: ORDER.index(p.fate) if p.fate in ORDER else len(ORDER))
-    )
+    return tuple(sorted(found, key=lambda share: ORDER.index(share.fate)))
