@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tallyman.control.delivery import outbox, send
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.history.lineage import Granularity, Reached
-from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.lineage import Lineage
-
-if TYPE_CHECKING:
-    from tallyman.control.delivery import outbox, send
-else:
-    outbox = OnDemand("tallyman.control.delivery.outbox")
-    send = OnDemand("tallyman.control.delivery.send")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,11 @@ from tallyman.cli.terminal.output import answer, counted, err, listed, out
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.settings import INSECURE_VARIABLE, SERVER_VARIABLE, Secret
+from tallyman.worker.client import ServerClient
 
 if TYPE_CHECKING:
-    from tallyman.worker import client
     from tallyman.worker import worker as at_work
 else:
-    client = OnDemand("tallyman.worker.client")
     at_work = OnDemand("tallyman.worker.worker")
 
 MOST_AT_ONCE = 64
@@ -84,7 +83,7 @@ def work(
         raise UsageError("a worker needs --server URL and --token-file FILE")
     if not 1 <= concurrency <= MOST_AT_ONCE:
         raise UsageError(f"--concurrency is a number from 1 to {MOST_AT_ONCE}, not {concurrency}")
-    calls = client.ServerClient(server, _token(token_file), insecure=insecure)
+    calls = ServerClient(server, _token(token_file), insecure=insecure)
     made = at_work.Worker(calls, at_work.ENTRIES, pool or [], concurrency=concurrency)
     with logging_to_terminal(as_json=json_output), _draining(made, quiet=with_server):
         if with_server:
