@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tallyman.control.rejections.rejections import Rejections
     from tallyman.project.checks import ProjectChecks
     from tallyman.project.datasets import ProjectDatasets
-    from tallyman.project.definitions import ProjectDefinitions
     from tallyman.project.lineage import ProjectLineage
     from tallyman.project.making import ProjectMaking
     from tallyman.project.pipelines import ProjectPipelines
@@ -94,7 +93,6 @@ class Project:
     tables: Part[ProjectTables] = Part("project.tables.ProjectTables")
     rows: Part[ProjectRows] = Part("project.rows.ProjectRows")
     checks: Part[ProjectChecks] = Part("project.checks.ProjectChecks")
-    definitions: Part[ProjectDefinitions] = Part("project.definitions.ProjectDefinitions")
     seals: Part[ProjectSeals] = Part("project.seals.ProjectSeals")
     lineage: Part[ProjectLineage] = Part("project.lineage.ProjectLineage")
     tasks: Part[ProjectTasks] = Part("project.tasks.ProjectTasks")
@@ -142,8 +140,8 @@ class Project:
     where = Delegated(lambda project: project.rows.where)
     trace = Delegated(lambda project: project.rows.trace)
 
-    check = Delegated(lambda project: project.definitions.check)
-    compiled = Delegated(lambda project: project.definitions.compiled)
+    check = Delegated(lambda project: project.pipelines.check)
+    compiled = Delegated(lambda project: project.pipelines.compiled)
 
     verify = Delegated(lambda project: project.seals.verify)
     chain = Delegated(lambda project: project.seals.chain)
