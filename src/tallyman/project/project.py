@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tallyman.project.plans import ProjectPlans
     from tallyman.project.rows import ProjectRows
     from tallyman.project.runs import ProjectRuns
-    from tallyman.project.seals import ProjectSeals
     from tallyman.project.tables import ProjectTables
     from tallyman.project.tasks import ProjectTasks
     from tallyman.project.versions import ProjectVersions
@@ -93,7 +92,6 @@ class Project:
     tables: Part[ProjectTables] = Part("project.tables.ProjectTables")
     rows: Part[ProjectRows] = Part("project.rows.ProjectRows")
     checks: Part[ProjectChecks] = Part("project.checks.ProjectChecks")
-    seals: Part[ProjectSeals] = Part("project.seals.ProjectSeals")
     lineage: Part[ProjectLineage] = Part("project.lineage.ProjectLineage")
     tasks: Part[ProjectTasks] = Part("project.tasks.ProjectTasks")
     workers: Part[ProjectWorkers] = Part("project.workers.ProjectWorkers")
@@ -143,9 +141,8 @@ class Project:
     check = Delegated(lambda project: project.pipelines.check)
     compiled = Delegated(lambda project: project.pipelines.compiled)
 
-    verify = Delegated(lambda project: project.seals.verify)
-    chain = Delegated(lambda project: project.seals.chain)
-
+    verify = Delegated(lambda project: project.checks.verify)
+    chain = Delegated(lambda project: project.checks.chain)
     reproduce = Delegated(lambda project: project.checks.reproduce)
 
     def __init__(self, settings: Settings) -> None:
