@@ -33,7 +33,7 @@ def readers(project: Project) -> dict[str, Reader]:
     """Every way to ask for what is in the files, except those that need Spark."""
 
     def chosen(run: str) -> Any:
-        return project.chosen(run)
+        return project.runs.chosen(run)
 
     def traced(run: str) -> Any:
         with project.trace(run) as trace:

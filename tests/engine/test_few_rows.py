@@ -126,7 +126,9 @@ def test_both_ways_give_the_same(here: Ran, there: Ran, asset: str) -> None:
 
 def _digest(ran: Ran, asset: str) -> str | None:
     [made] = [
-        m for m in ran.project.materializations(ran.project.runs()[0]) if m.target.asset == asset
+        m
+        for m in ran.project.runs.materializations(ran.project.runs()[0])
+        if m.target.asset == asset
     ]
     return made.content_digest
 

@@ -156,7 +156,7 @@ def test_where_and_replays_agree_with_it(home: Workshop, ran: Ran) -> None:
     (home.home / "fix.jsonl").write_text(
         '{"id":"price","n":1,"price":3,"tags":[]}\n{"id":"two","n":1,"price":"still","tags":[]}\n'
     )
-    chosen = project.chosen(ran.result.run_id, asset="regular_counted")
+    chosen = project.runs.chosen(ran.result.run_id, asset="regular_counted")
     replayed = project.rejections.replay(chosen, corrected=home.home / "fix.jsonl")
     [outcome] = replayed.outcomes
     assert (outcome.replayed, outcome.passed, outcome.rejected) == (2, 1, 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tallyman.pages.text import printable
+from tallyman.pages.text import WORDS, cut, printable
 from tallyman.query.report.flow import RecordFlow
 
 HEIGHT = 168.0
@@ -18,14 +18,6 @@ LABEL = 44.0
 """The height of a label: a number and two lines of text."""
 BAR = 10.0
 TOP = 8.0
-WORDS = {
-    "PASSED": "passed",
-    "AGGREGATED": "aggregated",
-    "EXPLODED": "exploded",
-    "FILTERED": "filtered",
-    "ERROR": "rejected",
-    "UNACCOUNTED": "unaccounted for",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +126,8 @@ def _ribbon(one: Ribbon, shape: Shape, shift: float) -> Markup:
         ty=middle - 2,
         uy=middle + 15,
         count=one.count,
-        word=WORDS.get(one.fate, one.fate.lower()),
-        text=_cut(one.description, shape.letters),
+        word=WORDS[one.fate],
+        text=cut(one.description, shape.letters),
     )
 
 
@@ -155,7 +147,7 @@ def equation(flow: RecordFlow) -> str:
     counts: dict[str, int] = {}
     for one in flow.shares:
         counts[one.fate] = counts.get(one.fate, 0) + one.count
-    shares = [f"{count:,} {WORDS.get(fate, fate.lower())}" for fate, count in counts.items()]
+    shares = [f"{count:,} {WORDS[fate]}" for fate, count in counts.items()]
     if flow.unaccounted:
         shares.append(f"{flow.unaccounted:,} unaccounted for")
     what = "in" if flow.opened_by is None else units(flow)
@@ -164,12 +156,6 @@ def equation(flow: RecordFlow) -> str:
 
 def description(flow: RecordFlow) -> str:
     listed = "; ".join(
-        f"{one.count:,} {WORDS.get(one.fate, one.fate.lower())} ({one.description})"
-        for one in flow.shares
+        f"{one.count:,} {WORDS[one.fate]} ({one.description})" for one in flow.shares
     )
     return f"{equation(flow)}. {printable(listed)}"
-
-
-def _cut(text: str, letters: int) -> str:
-    shown = printable(text)
-    return shown if len(shown) <= letters else shown[: letters - 1] + "…"

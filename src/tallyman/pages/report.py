@@ -8,10 +8,10 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
-from tallyman.domain.account.fate import Fate
-from tallyman.pages.flow import PAGE, PHONE, WORDS, drawing, equation, title, units
+from tallyman.pages.flow import PAGE, PHONE, drawing, equation, title, units
 from tallyman.pages.text import (
     KINDS,
+    WORDS,
     cut,
     duration,
     partition,
@@ -85,15 +85,13 @@ def bar(fraction: float, kind: str) -> Markup:
 def fates_in(targets: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """List the fates that occur, with their words: the columns of a table."""
     met = {fate for one in targets for fate, count in one.get("fates", {}).items() if count}
-    order = (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED, Fate.ERROR)
-    return [(fate.value, WORDS[fate.value]) for fate in order if fate.value in met]
+    return [(fate, word) for fate, word in WORDS.items() if fate in met]
 
 
 GIVEN: Mapping[str, Any] = {
     "drawing": drawing,
     "PAGE": PAGE,
     "PHONE": PHONE,
-    "WORDS": WORDS,
     "KINDS": KINDS,
     "OPEN_TABLE": OPEN_TABLE,
     "bar": bar,

@@ -11,6 +11,15 @@ GENERATED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 LONGEST = 120
 STEPS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+WORDS = {
+    "PASSED": "passed",
+    "AGGREGATED": "aggregated",
+    "EXPLODED": "exploded",
+    "FILTERED": "filtered",
+    "ERROR": "rejected",
+    "UNACCOUNTED": "unaccounted for",
+}
+"""Fates in the order in which they are listed, and what else may become of records."""
 STATUS = {
     "success": "succeeded",
     "waiting_approval": "waits for approval",

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tallyman.control.delivery import outbox, send
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.history.lineage import Granularity, Reached
-from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.lineage import Lineage
-
-if TYPE_CHECKING:
-    from tallyman.control.delivery import outbox, send
-else:
-    outbox = OnDemand("tallyman.control.delivery.outbox")
-    send = OnDemand("tallyman.control.delivery.send")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ class ProjectLineage:
         """Parse a partition of an asset, or of a source by the partitions of an asset that reads
         it."""
         if name in self.workspace.pipeline.assets:
-            return self._runs.target(name, partition).partition
+            return ProjectRuns(self.workspace).target(name, partition).partition
         for asset in self.workspace.pipeline.assets.values():
             if partition is not None and name in asset.inputs and asset.partitioned_by:
                 return asset.partitioned_by.parse(partition)
@@ -71,7 +64,3 @@ class ProjectLineage:
     def _outbox(self) -> outbox.Outbox:
         settings = self.workspace.settings
         return outbox.Outbox.of(self.workspace.database, settings.owner, settings.home)
-
-    @property
-    def _runs(self) -> ProjectRuns:
-        return ProjectRuns(self.workspace)

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from tallyman.control.conclude import approve
 from tallyman.control.dispatch import follow
 from tallyman.control.pipeline import past_versions
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin, cancel
+from tallyman.control.tasks import advance, run_tasks
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.options import Options
@@ -23,24 +25,16 @@ from tallyman.domain.pipeline.selection import find_asset, named, select
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import NotFound, RunRemoved, UsageError
 from tallyman.errors.wording import nearest
-from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
+from tallyman.project.server_runs import ServerRuns
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.lineage import Lineage
 from tallyman.registry.run.materializations import Materializations
 
 if TYPE_CHECKING:
-    from tallyman.control.conclude import approve
     from tallyman.control.run.execute import Execution
     from tallyman.control.run.progress import Listener
-    from tallyman.control.tasks import advance, run_tasks
-    from tallyman.project import server_runs
-else:
-    server_runs = OnDemand("tallyman.project.server_runs")
-    approve = OnDemand("tallyman.control.conclude.approve")
-    advance = OnDemand("tallyman.control.tasks.advance")
-    run_tasks = OnDemand("tallyman.control.tasks.run_tasks")
 
 MOST_JOBS = 32
 
@@ -175,9 +169,7 @@ class ProjectMaking:
         server, actor = self.workspace.settings.server, self.workspace.actor
         # The records of a replay are known to its own process only.
         if server is not None and options.replay_of is None:
-            return server_runs.ServerRuns(self.workspace, server).resume(
-                record, definitions, listen
-            )
+            return ServerRuns(self.workspace, server).resume(record, definitions, listen)
         return executed(begin.resume(record, actor, definitions, options, listen))
 
     def watch(self, run: str, *, listen: Listener = lambda *_: None) -> RunResult:
@@ -185,7 +177,7 @@ class ProjectMaking:
         result."""
         record = self._runs.find(run)
         server = self.workspace.settings.server if record.made_by is RunMadeBy.TASKS else None
-        return server_runs.ServerRuns(self.workspace, server).watch(record, listen)
+        return ServerRuns(self.workspace, server).watch(record, listen)
 
     def modified(self, options: Options | None = None) -> set[str]:
         """List assets without a result of their current definition."""
@@ -258,7 +250,7 @@ def begun(
     """Make a run: by the workers of the server, if the settings name one, or in this process."""
     server = workspace.settings.server
     if server is not None:
-        return server_runs.ServerRuns(workspace, server).begin(asked, definitions, listen)
+        return ServerRuns(workspace, server).begin(asked, definitions, listen)
     return executed(begin.begin(asked, definitions, listen))
 
 

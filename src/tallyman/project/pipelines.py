@@ -1,11 +1,13 @@
-"""Versions of the project's pipeline: list, show and compare them."""
+"""The project's pipeline: check and compile its files; list, show and compare its versions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tallyman.control.pipeline import past_versions
+from tallyman.control.pipeline.mistakes import DefinitionCheck, find_mistakes
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.domain.pipeline.pipeline_version import PipelineVersion
 from tallyman.on_demand import OnDemand
@@ -23,7 +25,7 @@ NOW = "now"
 
 @dataclass(frozen=True, slots=True)
 class ProjectPipelines:
-    """Answers about pipeline versions."""
+    """Answers about the pipeline and its versions."""
 
     workspace: Workspace
 
@@ -56,6 +58,18 @@ class ProjectPipelines:
         if wanted == NOW:
             return self.workspace
         return past_versions.at_version(self.workspace, wanted)
+
+    def check(
+        self, selection: str | Sequence[str] = (), *, with_spark: bool = True
+    ) -> DefinitionCheck:
+        """Find all mistakes of the selected assets, or of all. Writes nothing and does not use the
+        database; without Spark, columns and types are not checked."""
+        terms = (selection,) if isinstance(selection, str) else tuple(selection)
+        return find_mistakes(self.workspace, terms, with_spark=with_spark)
+
+    def compiled(self) -> str:
+        """Return the pipeline in its compiled form, as text."""
+        return self.workspace.compiled().text()
 
     def standing(self) -> past_versions.PipelineStanding:
         """Compare the active version with the files, and say what a run would do."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
 
 from tallyman.control.pipeline.workspace import Workspace
@@ -21,14 +20,12 @@ if TYPE_CHECKING:
     from tallyman.control.rejections.rejections import Rejections
     from tallyman.project.checks import ProjectChecks
     from tallyman.project.datasets import ProjectDatasets
-    from tallyman.project.definitions import ProjectDefinitions
     from tallyman.project.lineage import ProjectLineage
     from tallyman.project.making import ProjectMaking
     from tallyman.project.pipelines import ProjectPipelines
     from tallyman.project.plans import ProjectPlans
     from tallyman.project.rows import ProjectRows
     from tallyman.project.runs import ProjectRuns
-    from tallyman.project.seals import ProjectSeals
     from tallyman.project.tables import ProjectTables
     from tallyman.project.tasks import ProjectTasks
     from tallyman.project.versions import ProjectVersions
@@ -95,8 +92,6 @@ class Project:
     tables: Part[ProjectTables] = Part("project.tables.ProjectTables")
     rows: Part[ProjectRows] = Part("project.rows.ProjectRows")
     checks: Part[ProjectChecks] = Part("project.checks.ProjectChecks")
-    definitions: Part[ProjectDefinitions] = Part("project.definitions.ProjectDefinitions")
-    seals: Part[ProjectSeals] = Part("project.seals.ProjectSeals")
     lineage: Part[ProjectLineage] = Part("project.lineage.ProjectLineage")
     tasks: Part[ProjectTasks] = Part("project.tasks.ProjectTasks")
     workers: Part[ProjectWorkers] = Part("project.workers.ProjectWorkers")
@@ -115,37 +110,24 @@ class Project:
 
     find_run = Delegated(lambda project: project.runs.find)
     latest = Delegated(lambda project: project.runs.latest)
-    result_of = Delegated(lambda project: project.runs.result_of)
-    materializations = Delegated(lambda project: project.runs.materializations)
     target = Delegated(lambda project: project.runs.target)
     folder = Delegated(lambda project: project.runs.folder)
-    folder_of = Delegated(lambda project: project.runs.folder_of)
-    known = Delegated(lambda project: project.runs.known)
     report = Delegated(lambda project: project.runs.report)
     compare = Delegated(lambda project: project.runs.compare)
-
-    chosen = Delegated(lambda project: project.runs.chosen)
 
     resolve = Delegated(lambda project: project.datasets.resolve)
     heads = Delegated(lambda project: project.datasets.heads)
     stale = Delegated(lambda project: project.datasets.stale)
     commits = Delegated(lambda project: project.datasets.commits)
-    snapshots = Delegated(lambda project: project.datasets.snapshots)
     damaged = Delegated(lambda project: project.datasets.damaged)
-    shared = Delegated(lambda project: project.datasets.shared)
-    all_datasets = Delegated(lambda project: project.datasets.of_all_pipelines)
 
     snapshot = Delegated(lambda project: project.versions.snapshot)
     rollback = Delegated(lambda project: project.versions.rollback)
     rename = Delegated(lambda project: project.versions.rename)
     hide = Delegated(lambda project: project.versions.hide)
     expose = Delegated(lambda project: project.versions.expose)
-    differing_outside = Delegated(lambda project: project.versions.differing_outside)
-    restore_outside = Delegated(lambda project: project.versions.restore_outside)
     purge = Delegated(lambda project: project.versions.purge)
     cleanup = Delegated(lambda project: project.versions.cleanup)
-    cleanup_events = Delegated(lambda project: project.versions.cleanup_events)
-    cleanup_attempts = Delegated(lambda project: project.versions.cleanup_attempts)
 
     mutate = Delegated(lambda project: project.tables.mutate)
     load = Delegated(lambda project: project.tables.load)
@@ -156,17 +138,12 @@ class Project:
     where = Delegated(lambda project: project.rows.where)
     trace = Delegated(lambda project: project.rows.trace)
 
-    check = Delegated(lambda project: project.definitions.check)
-    compiled = Delegated(lambda project: project.definitions.compiled)
+    check = Delegated(lambda project: project.pipelines.check)
+    compiled = Delegated(lambda project: project.pipelines.compiled)
 
-    verify = Delegated(lambda project: project.seals.verify)
-    chain = Delegated(lambda project: project.seals.chain)
-
-    check_inputs = Delegated(lambda project: project.checks.check_inputs)
+    verify = Delegated(lambda project: project.checks.verify)
+    chain = Delegated(lambda project: project.checks.chain)
     reproduce = Delegated(lambda project: project.checks.reproduce)
-
-    lineage_state = Delegated(lambda project: project.lineage.state)
-    flush_lineage = Delegated(lambda project: project.lineage.flush)
 
     def __init__(self, settings: Settings) -> None:
         self.workspace = Workspace.open(settings)
@@ -213,10 +190,5 @@ class Project:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

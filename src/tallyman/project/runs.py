@@ -20,6 +20,7 @@ from tallyman.domain.pipeline.target import Target
 from tallyman.engine.files.past_run import Run, find_folder
 from tallyman.errors import NotFound, RunRemoved, UsageError
 from tallyman.on_demand import OnDemand
+from tallyman.query.diff.compare import RunComparison, RunSide, compare
 from tallyman.query.report.run import KnownRun, Report, report
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Transaction
@@ -30,10 +31,8 @@ from tallyman.registry.seals import Seals
 
 if TYPE_CHECKING:
     from tallyman.control.conclude import close
-    from tallyman.query.diff import compare as comparison
 else:
     close = OnDemand("tallyman.control.conclude.close")
-    comparison = OnDemand("tallyman.query.diff.compare")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +184,13 @@ class ProjectRuns:
             seal=seals[0]["body"] if seals else None,
         )
 
-    def compare(self, a: str, b: str) -> comparison.RunComparison:
+    def compare(self, a: str, b: str) -> RunComparison:
         """Compare two runs: config, code, environment, inputs, ledgers."""
-        return comparison.compare(self._side(a), self._side(b))
+        return compare(self._side(a), self._side(b))
 
-    def _side(self, run: str) -> comparison.RunSide:
+    def _side(self, run: str) -> RunSide:
         folder = self.folder(run)
         try:
-            return comparison.RunSide(folder, self.known(self.find(folder.run_id)))
+            return RunSide(folder, self.known(self.find(folder.run_id)))
         except NotFound:
-            return comparison.RunSide(folder, None)
+            return RunSide(folder, None)

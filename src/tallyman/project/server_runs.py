@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.run import begin
+from tallyman.control.tasks import run_tasks, watch_run
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import RunResult, Status
 from tallyman.domain.pipeline.target import Target
 from tallyman.errors import ServerNotReady, WatchStopped
-from tallyman.on_demand import OnDemand
 from tallyman.project.server_health import ask
 from tallyman.registry.run.materializations import Materializations
 
 if TYPE_CHECKING:
     from tallyman.control.run.progress import Listener
-    from tallyman.control.tasks import run_tasks, watch_run
-else:
-    run_tasks = OnDemand("tallyman.control.tasks.run_tasks")
-    watch_run = OnDemand("tallyman.control.tasks.watch_run")
 
 log = logging.getLogger("tallyman.run")
 CHECK_S = 5.0

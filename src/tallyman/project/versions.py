@@ -95,7 +95,7 @@ class ProjectVersions:
         checked_name(alias)
 
         # Find the version first: when the transaction is repeated, another one may be current.
-        meant = self._datasets.resolve(name, version)
+        meant = ProjectDatasets(self.workspace).resolve(name, version)
         ordinal = meant.version.ordinal
 
         def work(tx: Transaction) -> Version:
@@ -162,7 +162,3 @@ class ProjectVersions:
         # Close runs whose process was killed first: the fragments they prepared are leftovers.
         upkeep.upkeep(self.workspace.database, self.workspace.settings)
         return Cleanup(self.workspace)
-
-    @property
-    def _datasets(self) -> ProjectDatasets:
-        return ProjectDatasets(self.workspace)

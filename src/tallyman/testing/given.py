@@ -136,19 +136,15 @@ def _row(name: str, number: int, row: object) -> GivenRow:
     return row
 
 
-def json_line(record: Mapping[str, Any]) -> str:
-    return _json(record)
-
-
-def _json(value: object) -> str:
+def json_line(value: object) -> str:
     """Write a value as json.dumps does, with exact decimals, and dates and bytes as Spark reads
     them."""
     match value:
         case Mapping():
-            fields = (f"{json.dumps(str(k))}: {_json(v)}" for k, v in value.items())
+            fields = (f"{json.dumps(str(k))}: {json_line(v)}" for k, v in value.items())
             return f"{{{', '.join(fields)}}}"
         case list() | tuple():
-            return f"[{', '.join(map(_json, value))}]"
+            return f"[{', '.join(map(json_line, value))}]"
         case Decimal() if value.is_finite():
             return format(value, "f")
         case date():

@@ -28,22 +28,12 @@ from tallyman.testing.made_asset import MadeAsset
 DECLARED = "declared"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many rejections the assets of a run tolerate. Of three rows, one is a third: unless a
-    test asks for limits, there are none."""
-
-    fixed: Thresholds | None = ANYTHING
-    """None: those that each asset declares."""
-
-    @classmethod
-    def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Limits:
-        if given is None:
-            return cls()
-        return cls(None if given == DECLARED else Thresholds.of(given))
-
-    def for_asset(self, asset: Asset) -> Thresholds:
-        return self.fixed or asset.thresholds or Thresholds()
+def limits_of(given: Thresholds | str | Mapping[str, object] | None) -> Thresholds | None:
+    """Read how many rejections the assets of a run tolerate; None: what each asset declares. Of
+    three rows, one is a third: unless a test asks for limits, there are none."""
+    if given == DECLARED:
+        return None
+    return ANYTHING if given is None else Thresholds.of(given)
 
 
 @dataclass
@@ -52,7 +42,7 @@ class RunOnRows:
     chosen: tuple[str, ...]
     given: Mapping[str, Given]
     partition: str | None
-    limits: Limits
+    limits: Thresholds | None
     _outputs: dict[str, InputFiles] = field(default_factory=dict)
     """The rows of assets and tables, given or made."""
 
@@ -142,7 +132,7 @@ class RunOnRows:
             asset=asset,
             plan=definition.plan(target),
             run=run,
-            thresholds=self.limits.for_asset(asset),
+            thresholds=self.limits or asset.thresholds or Thresholds(),
             evidence=asset.evidence,
             folders=folders,
             redaction=Redaction(),

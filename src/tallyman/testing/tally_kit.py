@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from itertools import count
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from tallyman.control.compile import load
@@ -21,7 +20,7 @@ from tallyman.domain.version.table import Table
 from tallyman.errors import DefinitionError, Problem, UsageError
 from tallyman.testing.given import Given, GivenRows
 from tallyman.testing.made_asset import MadeAsset
-from tallyman.testing.run_on_rows import Limits, RunOnRows
+from tallyman.testing.run_on_rows import RunOnRows, limits_of
 from tallyman.testing.spark import session_for_tests
 
 Declaration: TypeAlias = Source | Asset | Table
@@ -56,7 +55,7 @@ class TallyKit:
         the run's expressions see.
         """
         pipeline = pipeline_around(asset)
-        run = RunOnRows(pipeline, (asset.name,), _given(rows), partition, Limits.of(thresholds))
+        run = RunOnRows(pipeline, (asset.name,), _given(rows), partition, limits_of(thresholds))
         return self._made(run, at)[asset.name]
 
     def run_pipeline(
@@ -82,7 +81,7 @@ class TallyKit:
             chosen if names is None else tuple(names),
             given,
             partition,
-            Limits.of(thresholds),
+            limits_of(thresholds),
         )
         return self._made(run, at)
 
@@ -92,12 +91,7 @@ class TallyKit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _made(self, run: RunOnRows, at: datetime | None) -> dict[str, MadeAsset]:

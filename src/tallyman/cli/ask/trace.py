@@ -122,7 +122,7 @@ def trace(
         elif answer.shown is not None:
             answer.shown()
     if answer.diagnostic and not json_output:
-        err.print(str(answer.diagnostic), markup=False)
+        err.print(str(answer.diagnostic))
     raise typer.Exit(answer.exit_code)
 
 

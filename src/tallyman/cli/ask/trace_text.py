@@ -33,7 +33,7 @@ def print_history(row: TraceRow, history: RowHistory) -> None:
     touched = {entry.operation_seq for entry in history}
     for step in row.described:
         if step.seq in touched:
-            out.print(f"step {step.seq}, {step.kind}: {step.text}", markup=False)
+            out.print(f"step {step.seq}, {step.kind}: {step.text}")
 
 
 def print_state(row: TraceRow, state: Values, step: int | None) -> None:
@@ -50,14 +50,14 @@ def print_changes(page: Changes) -> None:
     if lines:
         table(lines, ("row", *COLUMNS[1:]))
     if page.next_after:
-        out.print(f"{len(page):,} rows; next page:  --after {page.next_after}", markup=False)
+        out.print(f"{len(page):,} rows; next page:  --after {page.next_after}")
     elif not page.diagnostic:
-        out.print(f"{len(page):,} rows" if page.records else "no row was changed", markup=False)
+        out.print(f"{len(page):,} rows" if page.records else "no row was changed")
 
 
 def print_matches(found: Sequence[FoundRow], most: int) -> None:
     many = f"more than {most}" if len(found) > most else f"{len(found)}"
-    out.print(f"{many} rows started with these values; choose one by its id:", markup=False)
+    out.print(f"{many} rows started with these values; choose one by its id:")
     lines = [
         {
             "row": str(row.row_id),
@@ -73,15 +73,12 @@ def print_matches(found: Sequence[FoundRow], most: int) -> None:
 def print_overview(targets: Sequence[TargetTrace]) -> None:
     for target in targets:
         if target.missing is not None:
-            out.print(f"{target.target}   not traced: {target.missing}", markup=False)
+            out.print(f"{target.target}   not traced: {target.missing}")
             continue
         records = sum(step.records for step in target.steps)
         loaded = sum(step.baselines for step in target.steps)
         hidden = f"   redacted: {', '.join(target.redacted)}" if target.redacted else ""
-        out.print(
-            f"{target.target}   {records:,} changes   {loaded:,} loaded rows touched{hidden}",
-            markup=False,
-        )
+        out.print(f"{target.target}   {records:,} changes   {loaded:,} loaded rows touched{hidden}")
         lines = [
             step.to_json() | {"step": step.step.seq, "complete": "yes" if step.complete else "no"}
             for step in target.steps
@@ -96,7 +93,7 @@ def text(value: object) -> str:
 
 
 def _heading(row: TraceRow, more: str = "") -> None:
-    out.print(f"{row.target}   row {row.row_id}{more}", markup=False)
+    out.print(f"{row.target}   row {row.row_id}{more}")
 
 
 def _lines(

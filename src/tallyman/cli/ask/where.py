@@ -16,7 +16,7 @@ from tallyman.cli.terminal.options import (
     opened,
     pairs,
 )
-from tallyman.cli.terminal.output import as_json, out, starting_spark
+from tallyman.cli.terminal.output import answer, starting_spark
 from tallyman.errors import UsageError
 
 
@@ -48,11 +48,7 @@ def where(
     found = opened(project, master, spark_conf).where(
         source, _record(row), run=run, limit=limit or None, starting=starting_spark
     )
-    if json_output:
-        as_json(found.to_json())
-        return
-    for line in where_lines(found):
-        out.print(line, markup=False)
+    answer(found.to_json(), where_lines(found), json_output)
 
 
 def _record(row: list[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from tallyman.cli.terminal.options import (
     opened,
     pairs,
 )
-from tallyman.cli.terminal.output import as_json, err, out, starting_spark
+from tallyman.cli.terminal.output import answer, err, starting_spark
 from tallyman.domain.history.walk import Hop
 
 Row = Annotated[
@@ -63,17 +63,13 @@ def why(
         keys=keys,
         starting=starting_spark,
     )
-    if json_output:
-        as_json(found.to_json())
-        return
-    if keys:
+    if keys and not json_output:
         listed = [key for hop in found.hops for key in _keys(hop)]
         for key in listed:
             print(key)
-        err.print(f"{len(listed):,} source records", markup=False)
+        err.print(f"{len(listed):,} source records")
         return
-    for line in why_lines(found):
-        out.print(line, markup=False)
+    answer(found.to_json(), why_lines(found), json_output)
 
 
 def _keys(hop: Hop) -> Iterator[str]:

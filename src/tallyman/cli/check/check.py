@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +16,7 @@ from tallyman.cli.terminal.options import (
     opened,
 )
 from tallyman.cli.terminal.output import as_json, counted, err, out
+from tallyman.control.pipeline.mistakes import DefinitionCheck
 from tallyman.errors import Problem, UsageError
 from tallyman.settings import FILE
 
@@ -27,23 +26,6 @@ ABOUT_SHRINKING = (
     "a source with less than half of its earlier records halts a run; where that is normal, "
     'declare on_shrink="warn" or "allow"'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class CheckAnswer:
-    problems: tuple[Problem, ...]
-    checked: tuple[str, ...] = ()
-    not_checked: Mapping[str, str] | None = None
-    with_spark: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "ok": not self.problems,
-            "problems": [_facts(problem) for problem in self.problems],
-            "checked": list(self.checked),
-            "not_checked": dict(self.not_checked or {}),
-            "spark": self.with_spark,
-        }
 
 
 def check(
@@ -67,30 +49,37 @@ def check(
 
     Example:  tallyman check --json
     """
-    answer = _answer(project, master, spark_conf, selection or [], with_spark=not no_spark)
+    found = _checked(project, master, spark_conf, selection or [], with_spark=not no_spark)
     if json_output:
-        as_json(answer.to_json())
+        as_json(
+            {
+                "ok": not found.problems,
+                "problems": [_facts(problem) for problem in found.problems],
+                "checked": found.checked,
+                "not_checked": found.not_checked,
+                "spark": found.with_spark,
+            }
+        )
     else:
-        _print(answer)
-    raise typer.Exit(MISTAKES if answer.problems else 0)
+        _print(found)
+    raise typer.Exit(MISTAKES if found.problems else 0)
 
 
-def _answer(
+def _checked(
     project: str | None,
     master: str | None,
     conf: list[str] | None,
     terms: list[str],
     *,
     with_spark: bool,
-) -> CheckAnswer:
+) -> DefinitionCheck:
     try:
         found = opened(project, master, conf)
     except UsageError as error:
         if FILE not in str(error):
             raise
-        return CheckAnswer((_in_settings(str(error)),))
-    done = found.check(terms, with_spark=with_spark)
-    return CheckAnswer(done.problems, done.checked, done.not_checked, done.with_spark)
+        return DefinitionCheck(problems=(_in_settings(str(error)),))
+    return found.check(terms, with_spark=with_spark)
 
 
 def _in_settings(message: str) -> Problem:
@@ -111,17 +100,17 @@ def _facts(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _print(answer: CheckAnswer) -> None:
-    for problem in answer.problems:
+def _print(found: DefinitionCheck) -> None:
+    for problem in found.problems:
         at = f"{problem.file}:{problem.line}: " if problem.line else ""
         named = problem.file is not None and problem.where.startswith(problem.file)
-        out.print(str(problem) if named else f"{at}{problem}", markup=False)
-    for name, reason in (answer.not_checked or {}).items():
-        err.print(f"not checked: {name}: {reason}", style="yellow", markup=False)
-    if not answer.with_spark and answer.checked:
-        err.print("columns and types were not checked: Spark was not started", markup=False)
-    count = counted(len(answer.problems), "mistake")
-    done = f"{counted(len(answer.checked), 'definition')} checked"
-    if answer.checked and not answer.problems:
-        err.print(ABOUT_SHRINKING, markup=False)
-    out.print(f"{count if answer.problems else 'no mistakes'}   {done}", markup=False)
+        out.print(str(problem) if named else f"{at}{problem}")
+    for name, reason in found.not_checked.items():
+        err.print(f"not checked: {name}: {reason}", style="yellow")
+    if not found.with_spark and found.checked:
+        err.print("columns and types were not checked: Spark was not started")
+    count = counted(len(found.problems), "mistake")
+    done = f"{counted(len(found.checked), 'definition')} checked"
+    if found.checked and not found.problems:
+        err.print(ABOUT_SHRINKING)
+    out.print(f"{count if found.problems else 'no mistakes'}   {done}")

@@ -37,16 +37,15 @@ def _show(made: NewKey, json_output: bool) -> None:
     if json_output:
         as_json(made.to_json())
         return
-    out.print(f"key          {made.key}", markup=False)
-    out.print(f"public key   {made.public}   commit it: seals are checked with it", markup=False)
-    out.print(f"private key  {made.private}   only you can read it", markup=False)
+    out.print(f"key          {made.key}")
+    out.print(f"public key   {made.public}   commit it: seals are checked with it")
+    out.print(f"private key  {made.private}   only you can read it")
     if made.kept:
-        out.print(f"old key      {made.kept}   move it to a safe place, or delete it", markup=False)
+        out.print(f"old key      {made.kept}   move it to a safe place, or delete it")
     out.print(
         "Anyone who has the private key can sign anything. Move it where this machine's backups "
         "do not\nreach it, and set its path: TALLYMAN_SIGNING_KEY=path, or signing_key: in "
-        "tallyman.yaml.",
-        markup=False,
+        "tallyman.yaml."
     )
 
 
@@ -61,10 +60,8 @@ def list_keys(project: ProjectFolder = None, json_output: AsJson = False) -> Non
     if rows:
         table(rows, ("key_id", "file", "signs"))
     if found["problem"]:
-        out.print(f"private key {found['private_key']}: {found['problem']}", markup=False)
+        out.print(f"private key {found['private_key']}: {found['problem']}")
     elif found["signs"] is None:
-        out.print(
-            "no private key: seals are not signed.  To make one:  tallyman keys init", markup=False
-        )
+        out.print("no private key: seals are not signed.  To make one:  tallyman keys init")
     else:
-        out.print(f"private key {found['private_key']}", markup=False)
+        out.print(f"private key {found['private_key']}")

@@ -22,6 +22,7 @@ from tallyman.cli.terminal.output import (
     NOT_SEALED,
     as_json,
     counted,
+    differing,
     err,
     out,
     short,
@@ -30,9 +31,6 @@ from tallyman.cli.terminal.output import (
 from tallyman.cli.terminal.progress import Progress
 from tallyman.domain.history.reproduction import Reproduced, TargetAgain, Verdict
 from tallyman.project import Project
-
-SIGNS = {"added": "+", "removed": "-", "changed": "~"}
-
 
 CAUSES = (
     "the same definition and inputs gave different data: look for code whose result the data does "
@@ -104,37 +102,24 @@ def _interrupted(found: Project, shown: _Shown) -> NoReturn:
 def _line(again: TargetAgain) -> None:
     target, verdict = str(again.target), again.verdict.value
     if again.verdict is Verdict.REUSED:
-        out.print(f"{verdict}   {target}   made by run {short(str(again.made_by))}", markup=False)
+        out.print(f"{verdict}   {target}   made by run {short(str(again.made_by))}")
         return
     shown = tally(again.result) if again.result else target
-    out.print(f"{verdict}   {shown}", markup=False)
+    out.print(f"{verdict}   {shown}")
     for reason in again.reasons:
-        out.print(f"  {reason}", markup=False)
+        out.print(f"  {reason}")
     _samples(again.details or {})
 
 
 def _samples(details: Mapping[str, Any]) -> None:
     rows = (details.get("rows") or {}).get("difference") or {}
     for row in rows.get("rows", ()):
-        out.print(f"    {SIGNS[row['kind']]} {_row(row)}", markup=False)
+        out.print(f"    {differing(row, '{} then, {} now')}")
     rejections = details.get("rejections") or {}
     for letter in rejections.get("samples", ())[:5]:
         sign = "+" if letter["copies"] > 0 else "-"
         named = f"{letter['source_key']}   {letter['error_type']}   {letter['morphism_path']}"
-        out.print(f"    {sign} {named}   {letter['actual']}", markup=False)
-
-
-def _row(row: Mapping[str, Any]) -> str:
-    named = ", ".join(f"{name}={value}" for name, value in row["key"].items())
-    before, after = row["before"], row["after"]
-    if before and after:
-        moved = (
-            f"{name}: {before.get(name)} then, {after.get(name)} now" for name in row["columns"]
-        )
-        return f"{named}   {', '.join(moved)}"
-    rest = {k: v for k, v in (after or before or {}).items() if k not in row["key"]}
-    shown = ", ".join(f"{name}={value}" for name, value in rest.items())
-    return f"{named}   {shown}" if named else shown
+        out.print(f"    {sign} {named}   {letter['actual']}")
 
 
 def _conclude(result: Reproduced, shown: set[str]) -> None:
@@ -144,21 +129,21 @@ def _conclude(result: Reproduced, shown: set[str]) -> None:
     made = [a.result for a in result.targets if a.result is not None]
     sums = f"   {sum(r.records_in for r in made):,} records, {sum(r.rows_out for r in made):,} rows"
     line = f"{result.verdict.value}   {_counts(result)}{sums if made else ''}"
-    out.print(f"{line}   run {result.run_id}", markup=False)
+    out.print(f"{line}   run {result.run_id}")
     for reason in result.reasons:
-        out.print(f"  {reason}", markup=False)
+        out.print(f"  {reason}")
     if result.stored_version:
         version = result.stored_version[:8]
         note = f"from the stored plan of pipeline version {version}; the files differ, or are gone"
-        out.print(note, markup=False)
+        out.print(note)
     if not result.sealed:
-        out.print(NOT_SEALED, markup=False)
+        out.print(NOT_SEALED)
     for setting in result.not_applied:
-        out.print(f"not applied:  {setting}", markup=False)
+        out.print(f"not applied:  {setting}")
     if result.kept:
-        out.print(f"kept:  {result.kept}", markup=False)
+        out.print(f"kept:  {result.kept}")
     for line in _next(result):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _counts(result: Reproduced) -> str:

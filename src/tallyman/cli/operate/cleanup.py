@@ -41,8 +41,8 @@ def cleanup(
         raise UsageError("--keep-versions must be at least 1")
     found, age = opened(project), age_s(older_than, "--older-than")
     done = found.cleanup(older_than_s=age, keep_versions=keep_versions, confirm=confirm)
-    events = found.cleanup_events(older_than_s=age, confirm=confirm)
-    left = found.cleanup_attempts(older_than_s=age, confirm=confirm)
+    events = found.versions.cleanup_events(older_than_s=age, confirm=confirm)
+    left = found.versions.cleanup_attempts(older_than_s=age, confirm=confirm)
     kept_s = found.settings.keep_runs_s
     runs: list[OldRun] = []
     if kept_s is not None:
@@ -77,17 +77,17 @@ def show_cleaned(
         for one in done
     ]
     if not rows and not events and not runs and not left:
-        out.print("nothing to remove", markup=False)
+        out.print("nothing to remove")
         return
     if rows:
         table(rows, ("dataset", "leftovers", "versions", "bytes", "error"))
     if events:
-        out.print(f"sent lineage events: {events}", markup=False)
+        out.print(f"sent lineage events: {events}")
     if left:
-        out.print(f"folders of attempts that ended without a result: {left}", markup=False)
+        out.print(f"folders of attempts that ended without a result: {left}")
     if runs:
         size = sum(one.bytes for one in runs)
         names = ", ".join(short(one.run.name) for one in runs)
-        out.print(f"runs: {names}   {size:,} bytes", markup=False)
+        out.print(f"runs: {names}   {size:,} bytes")
     if not confirm:
-        out.print("nothing was removed; add --confirm to remove them", markup=False)
+        out.print("nothing was removed; add --confirm to remove them")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer, as_json
 from tallyman.errors import NoReader
 from tallyman.registry import migrate as migrations
 from tallyman.registry.server.address import shareable
@@ -30,11 +30,7 @@ STATES = {
 def status(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     """Show where the database is, its state, and its contents."""
     found = status_of(opened(project).database)
-    if json_output:
-        as_json(asdict(found))
-    else:
-        for name, value in _lines(found):
-            out.print(f"{name:<19}{value}", markup=False)
+    answer(asdict(found), (f"{name:<19}{value}" for name, value in _lines(found)), json_output)
     raise typer.Exit(1 if found.state == "unreachable" else 0)
 
 
@@ -75,14 +71,13 @@ def migrate(project: ProjectFolder = None, json_output: AsJson = False) -> None:
     database = opened(project).database
     applied = migrations.apply(database.owner_url)
     version = migrations.newest(migrations.known())
-    if json_output:
-        names = [{"version": m.version, "name": m.name} for m in applied]
-        as_json({"place": database.place, "applied": names, "version": version})
-        return
-    for migration in applied:
-        out.print(f"applied  {migration.version:04d} {migration.name}", markup=False)
-    if not applied:
-        out.print(f"nothing to do: the tables are at version {version}", markup=False)
+    names = [{"version": m.version, "name": m.name} for m in applied]
+    lines = [f"applied  {m.version:04d} {m.name}" for m in applied]
+    answer(
+        {"place": database.place, "applied": names, "version": version},
+        lines or f"nothing to do: the tables are at version {version}",
+        json_output,
+    )
 
 
 @db.command()

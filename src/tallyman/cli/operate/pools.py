@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened, pairs
-from tallyman.cli.terminal.output import as_json, counted, out, table
+from tallyman.cli.terminal.output import answer, as_json, counted, out, table
 from tallyman.errors import UsageError
 from tallyman.registry.task.pools import PoolState
 
@@ -20,17 +20,13 @@ OF_SLOT = re.compile(r"(\d+):(.*)", re.S)
 
 
 @pools.callback()
-def pools_list(
-    context: typer.Context, project: ProjectFolder = None, json_output: AsJson = False
-) -> None:
-    """List and set pools: how many tasks run at once, and with what."""
-    if context.invoked_subcommand is None:
-        ls(project, json_output)
-
-
-@pools.command(epilog="Example:  tallyman pools ls --json")
-def ls(project: ProjectFolder = None, json_output: AsJson = False) -> None:
-    """List pools with their slots and tasks; of variables only the names."""
+@pools.command(
+    help="List pools with their slots and tasks; of variables only the names.",
+    epilog="Example:  tallyman pools ls --json",
+)
+def ls(context: typer.Context, project: ProjectFolder = None, json_output: AsJson = False) -> None:
+    if context.invoked_subcommand is not None:
+        return
     found = opened(project).workers.pools()
     if json_output:
         as_json([_facts(pool) for pool in found])
@@ -41,8 +37,7 @@ def ls(project: ProjectFolder = None, json_output: AsJson = False) -> None:
         )
     else:
         out.print(
-            "no pools yet: the first server makes 'default', in which any number of tasks run",
-            markup=False,
+            "no pools yet: the first server makes 'default', in which any number of tasks run"
         )
 
 
@@ -79,11 +74,8 @@ def set_pool(
     part = opened(project).workers
     part.set_pool(name, environments)
     [pool] = [pool for pool in part.pools() if pool.name == name]
-    if json_output:
-        as_json(_facts(pool))
-    else:
-        count = "any number of tasks" if slots is None else counted(slots, "task")
-        out.print(f"pool {name}: {count} at once", markup=False)
+    count = "any number of tasks" if slots is None else counted(slots, "task")
+    answer(_facts(pool), f"pool {name}: {count} at once", json_output)
 
 
 def _environments(count: int, given: list[str]) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer
 from tallyman.errors import UsageError
 
 
@@ -29,7 +29,5 @@ def purge(
         raise UsageError(f"purging {dataset} v{version} cannot be undone; add --confirm")
     found = opened(project)
     done = found.purge(dataset, version)
-    if json_output:
-        as_json(done.to_json(found.settings.home))
-    else:
-        out.print(f"removed {dataset} v{version}: {done.bytes:,} bytes", markup=False)
+    text = f"removed {dataset} v{version}: {done.bytes:,} bytes"
+    answer(done.to_json(found.settings.home), text, json_output)

@@ -15,13 +15,13 @@ from tallyman.cli.terminal.output import counted
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.project import Project
+from tallyman.server.local_workers import LocalWorkers
 from tallyman.settings import DATABASE_VARIABLE, KEY_VARIABLE, Secret
 
 if TYPE_CHECKING:
-    from tallyman.server import local_workers, serve
+    from tallyman.server import serve
 else:
     serve = OnDemand("tallyman.server.serve")
-    local_workers = OnDemand("tallyman.server.local_workers")
 
 log = logging.getLogger("tallyman.server")
 
@@ -62,11 +62,11 @@ def server(
 
 def _served(found: Project, bind: str, workers: int, token: Secret) -> bool:
     """Serve until a signal; False if a second one cut it short."""
-    here: list[local_workers.LocalWorkers] = []
+    here: list[LocalWorkers] = []
 
     def ready(address: str) -> None:
         _say_where(found, address, workers)
-        here.append(local_workers.LocalWorkers(_command(address), token, workers, _environment()))
+        here.append(LocalWorkers(_command(address), token, workers, _environment()))
         here[0].start()
 
     def leave() -> None:

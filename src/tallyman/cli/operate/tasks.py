@@ -35,7 +35,11 @@ Everything = Annotated[bool, typer.Option("--all", help="All to which it applies
 
 
 @tasks.callback()
-def tasks_list(
+@tasks.command(
+    help="List tasks, newest first.",
+    epilog="Example:  tallyman tasks ls --status failed --asset daily_sales",
+)
+def ls(
     context: typer.Context,
     status: Status = None,
     asset: Asset = None,
@@ -44,21 +48,8 @@ def tasks_list(
     project: ProjectFolder = None,
     json_output: AsJson = False,
 ) -> None:
-    """List the tasks of workers; retry, cancel, hold and release them."""
-    if context.invoked_subcommand is None:
-        ls(status, asset, run, limit, project, json_output)
-
-
-@tasks.command(epilog="Example:  tallyman tasks ls --status failed --asset daily_sales")
-def ls(
-    status: Status = None,
-    asset: Asset = None,
-    run: OfRun = None,
-    limit: Limit = 20,
-    project: ProjectFolder = None,
-    json_output: AsJson = False,
-) -> None:
-    """List tasks, newest first."""
+    if context.invoked_subcommand is not None:
+        return
     found = opened(project).tasks(status=_status(status), asset=asset, run=run, limit=limit)
     if json_output:
         as_json([_facts(task) for task in found])
@@ -67,7 +58,7 @@ def ls(
         names = ["task", "target", "status", "attempt", "trigger", "created", "worker", "error"]
         table(rows, [name for name in names if any(row[name] not in (None, "") for row in rows)])
     else:
-        out.print("no such tasks" if status or asset or run else "no tasks yet", markup=False)
+        out.print("no such tasks" if status or asset or run else "no tasks yet")
 
 
 @tasks.command(epilog="Example:  tallyman tasks show 3f2a")
@@ -84,13 +75,13 @@ def show(
         as_json({**_facts(found), "attempts": [_attempt(row) for row in attempts]})
         return
     for name, value in _lines(found):
-        out.print(f"{name:<11}{value}", markup=False)
+        out.print(f"{name:<11}{value}")
     if attempts:
         rows = [_attempt_row(row) for row in attempts]
         table(rows, ("attempt", "worker", "slot", "started", "took", "outcome", "error"))
     said = (found.error or {}).get("output")
     if said:
-        out.print(f"the end of what it printed:\n{said}", markup=False)
+        out.print(f"the end of what it printed:\n{said}")
 
 
 @tasks.command(epilog="Example:  tallyman tasks retry --all --asset daily_sales")
@@ -170,9 +161,9 @@ def _change(
     for task in changed:
         asked = task.status is TaskStatus.RUNNING and task.cancel_requested_at is not None
         did = "was asked to stop" if asked else word
-        out.print(f"{_id(task)}  {target_text(task)}  {did}", markup=False)
+        out.print(f"{_id(task)}  {target_text(task)}  {did}")
     if len(changed) != 1:
-        out.print(f"{counted(len(changed), 'task')} {word}", markup=False)
+        out.print(f"{counted(len(changed), 'task')} {word}")
 
 
 def _status(text: str | None) -> TaskStatus | None:

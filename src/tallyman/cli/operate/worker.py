@@ -15,16 +15,15 @@ import typer
 
 from tallyman.cli.terminal.log import logging_to_terminal
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, counted, err, out, table
+from tallyman.cli.terminal.output import answer, counted, err, listed, out
 from tallyman.errors import UsageError
 from tallyman.on_demand import OnDemand
 from tallyman.settings import INSECURE_VARIABLE, SERVER_VARIABLE, Secret
+from tallyman.worker.client import ServerClient
 
 if TYPE_CHECKING:
-    from tallyman.worker import client
     from tallyman.worker import worker as at_work
 else:
-    client = OnDemand("tallyman.worker.client")
     at_work = OnDemand("tallyman.worker.worker")
 
 MOST_AT_ONCE = 64
@@ -84,18 +83,18 @@ def work(
         raise UsageError("a worker needs --server URL and --token-file FILE")
     if not 1 <= concurrency <= MOST_AT_ONCE:
         raise UsageError(f"--concurrency is a number from 1 to {MOST_AT_ONCE}, not {concurrency}")
-    calls = client.ServerClient(server, _token(token_file), insecure=insecure)
+    calls = ServerClient(server, _token(token_file), insecure=insecure)
     made = at_work.Worker(calls, at_work.ENTRIES, pool or [], concurrency=concurrency)
     with logging_to_terminal(as_json=json_output), _draining(made, quiet=with_server):
         if with_server:
             threading.Thread(target=_drain_at_end, args=(made,), daemon=True).start()
         elif not json_output:
             what = f"{counted(concurrency, 'task')} at once of {', '.join(pool or ['all pools'])}"
-            out.print(f"works for {server}: {what}", markup=False)
+            out.print(f"works for {server}: {what}")
             out.print("to end it: Ctrl-C or SIGTERM; it finishes the tasks that have begun")
         made.run()
     if not json_output:
-        out.print("ended", markup=False)
+        out.print("ended")
 
 
 def _private_text(file: str) -> str:
@@ -164,13 +163,9 @@ def create(
     if file is not None:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opening:
             opening.write(made.reveal() + "\n")
-    if json_output:
-        place = {"file": str(file)} if file else {"token": made.reveal()}
-        as_json({"name": name, **place})
-    elif file:
-        out.print(f"token {name} is in {file}; only you can read it", markup=False)
-    else:
-        out.print(made.reveal(), markup=False)
+    place = {"file": str(file)} if file else {"token": made.reveal()}
+    text = f"token {name} is in {file}; only you can read it" if file else made.reveal()
+    answer({"name": name, **place}, text, json_output)
 
 
 @token.command("ls", epilog="Example:  tallyman worker token ls --json")
@@ -185,12 +180,8 @@ def list_tokens(project: ProjectFolder = None, json_output: AsJson = False) -> N
         }
         for one in opened(project).workers.tokens()
     ]
-    if json_output:
-        as_json(rows)
-    elif rows:
-        table(rows, ("name", "created_at", "revoked_at", "running"))
-    else:
-        out.print("no tokens; make one:  tallyman worker token create NAME", markup=False)
+    none = "no tokens; make one:  tallyman worker token create NAME"
+    listed(rows, ("name", "created_at", "revoked_at", "running"), none, json_output)
 
 
 @token.command(epilog="Example:  tallyman worker token revoke machine-2")
@@ -204,10 +195,7 @@ def revoke(
     What its worker has begun is taken over by another one.
     """
     opened(project).workers.revoke_token(name)
-    if json_output:
-        as_json({"name": name, "revoked": True})
-    else:
-        out.print(f"token {name} is refused from now on", markup=False)
+    answer({"name": name, "revoked": True}, f"token {name} is refused from now on", json_output)
 
 
 worker.add_typer(token, name="token")

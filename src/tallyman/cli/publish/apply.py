@@ -50,13 +50,13 @@ def apply(
     elif json_output:
         as_json({"plan": made.id, **commit_facts(commit)})
     elif commit is None and made.empty:
-        out.print("nothing to change", markup=False)
+        out.print("nothing to change")
     else:
         named = [one for one in made.planned if one.rename_to or one.publish is not None]
         for one in named:
-            out.print(f"{one.dataset}: {_naming(one)}", markup=False)
+            out.print(f"{one.dataset}: {_naming(one)}")
         if commit:
-            out.print(published(commit), markup=False)
+            out.print(published(commit))
 
 
 def _naming(one: Planned) -> str:

@@ -37,14 +37,14 @@ def diff_pipeline(
 
 
 def _show(found: PipelineDifference) -> None:
-    out.print(f"pipeline {found.before[:8]} → {found.after[:8]}", markup=False)
+    out.print(f"pipeline {found.before[:8]} → {found.after[:8]}")
     if not found.changes:
-        out.print("the same plan: nothing changes", markup=False)
+        out.print("the same plan: nothing changes")
         return
     for change in found.changes:
         _show_change(change)
     again = ", ".join(found.made_again)
-    out.print(f"rows made again:  {again or 'none'}", markup=False)
+    out.print(f"rows made again:  {again or 'none'}")
 
 
 def _show_change(change: DeclarationChange) -> None:
@@ -52,8 +52,8 @@ def _show_change(change: DeclarationChange) -> None:
     named = f"{item.kind} {item.name}"
     if not item.edits:
         word = "is new" if item.change == "added" else "is removed"
-        out.print(f"{named} {word}: {change.effect}", markup=False)
+        out.print(f"{named} {word}: {change.effect}")
         return
-    out.print(f"{named}: {change.effect}", markup=False)
+    out.print(f"{named}: {change.effect}")
     for edit in item.edits:
-        out.print(f"  {edit}", markup=False)
+        out.print(f"  {edit}")

@@ -18,15 +18,15 @@ def plan(project: ProjectFolder = None, json_output: AsJson = False) -> None:
         return
     _show_plan(found)
     if found.empty and found.pipeline_from == found.pipeline_to:
-        out.print("nothing to apply", markup=False)
+        out.print("nothing to apply")
     else:
-        out.print(f"to carry it out:  tallyman apply {found.id[:8]}", markup=False)
+        out.print(f"to carry it out:  tallyman apply {found.id[:8]}")
 
 
 def _show_plan(plan: ChangePlan) -> None:
     for one in plan.planned:
-        out.print(str(one), markup=False)
+        out.print(str(one))
     if plan.estimate:
         new = [one for one in plan.builds if one.estimate is None]
         unknown = f"; nothing is known about {len(new)} new" if new else ""
-        out.print(f"all builds: {plan.estimate}, as before{unknown}", markup=False)
+        out.print(f"all builds: {plan.estimate}, as before{unknown}")

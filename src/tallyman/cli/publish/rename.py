@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, err, out
+from tallyman.cli.terminal.output import answer, err
 from tallyman.domain.version.dataset import Dataset
 
 
@@ -40,18 +40,17 @@ def expose(
     Also restores what outside readers find, if somebody else changed or removed it.
     """
     found = opened(project)
-    wrong = found.differing_outside(dataset)
+    wrong = found.versions.differing_outside(dataset)
     _show(found.expose(dataset), json_output)
     for entry in wrong:
-        err.print(f"restored for outside readers: {entry}", style="yellow", markup=False)
+        err.print(f"restored for outside readers: {entry}", style="yellow")
 
 
 def _show(dataset: Dataset, json_output: bool) -> None:
-    if json_output:
-        facts = {"dataset": dataset.name, "id": str(dataset.id), "published": dataset.published}
-        as_json(facts)
-    elif dataset.published:
-        name = dataset.name
-        out.print(f"{name} is visible to outside readers as published.{name}", markup=False)
-    else:
-        out.print(f"{dataset.name} is hidden from outside readers", markup=False)
+    name, published = dataset.name, dataset.published
+    seen = f"visible to outside readers as published.{name}"
+    answer(
+        {"dataset": name, "id": str(dataset.id), "published": published},
+        f"{name} is {seen if published else 'hidden from outside readers'}",
+        json_output,
+    )

@@ -40,10 +40,7 @@ def rollback(
     if json_output:
         as_json(commit_facts(made) | ({"pipeline": standing.to_json()} if standing else {}))
         return
-    out.print(
-        published(made) if made else "nothing to do: the current content is the same",
-        markup=False,
-    )
+    out.print(published(made) if made else "nothing to do: the current content is the same")
     if standing and standing.active:
-        out.print(f"pipeline version {standing.active[:8]} is active now", markup=False)
-        out.print(standing.runs_from, markup=False)
+        out.print(f"pipeline version {standing.active[:8]} is active now")
+        out.print(standing.runs_from)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, AtVersion, DatasetName, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer
 
 
 def snapshot(
@@ -22,7 +22,5 @@ def snapshot(
     Example:  tallyman snapshot daily_revenue revenue_2026_q1
     """
     found = opened(project).snapshot(dataset, alias, version=version)
-    if json_output:
-        as_json({"alias": alias, "dataset": dataset, "version": found.ordinal})
-    else:
-        out.print(f"{alias} now permanently names {dataset} v{found.ordinal}", markup=False)
+    facts = {"alias": alias, "dataset": dataset, "version": found.ordinal}
+    answer(facts, f"{alias} now permanently names {dataset} v{found.ordinal}", json_output)

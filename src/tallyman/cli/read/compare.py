@@ -29,7 +29,7 @@ def compare(
         as_json(found.to_json())
     else:
         names = (short(found.a), short(found.b))
-        out.print(f"a = {found.a}\nb = {found.b}", markup=False)
+        out.print(f"a = {found.a}\nb = {found.b}")
         for section in found.sections:
             _show(section, names)
         out.print("the same" if found.same else "NOT the same")
@@ -38,13 +38,13 @@ def compare(
 
 def _show(section: Section, names: tuple[str, str]) -> None:
     if not section.differences:
-        out.print(f"{section.name}: same", markup=False)
+        out.print(f"{section.name}: same")
         return
     count = len(section.differences)
     summary = (
         "informative" if section.informative else f"{count} difference{'s' if count > 1 else ''}"
     )
-    out.print(f"{section.name}: {summary}", markup=False)
+    out.print(f"{section.name}: {summary}")
     titles = names if names[0] != names[1] else ("a", "b")
     rows = [
         {"what": f"  {one.path}", titles[0]: _value(one.a), titles[1]: _value(one.b)}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, DatasetName, Limit, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
-
-if TYPE_CHECKING:
-    from tallyman.query.diff.diff import DiffRow
-
-_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+from tallyman.cli.terminal.output import as_json, differing, out
 
 
 def diff(
@@ -36,8 +32,7 @@ def diff(
     how = "" if found.by_key else "   (no unique key: whole rows compared)"
     out.print(
         f"{dataset} v{before} → v{after}   {found.added:,} added   {found.removed:,} removed   "
-        f"{found.changed:,} changed{how}",
-        markup=False,
+        f"{found.changed:,} changed{how}"
     )
     for word, columns in (
         ("new columns", found.columns_added),
@@ -45,20 +40,9 @@ def diff(
         ("columns with a new type", found.columns_retyped),
     ):
         if columns:
-            out.print(f"{word}: {', '.join(columns)}", markup=False)
+            out.print(f"{word}: {', '.join(columns)}")
     for row in found.rows:
-        out.print(f"{_SIGNS[row.kind]} {_line(row)}", markup=False)
+        out.print(differing(asdict(row), "{} → {}"))
     left = found.added + found.removed + found.changed - len(found.rows)
     if left > 0:
-        out.print(f"… and {left:,} more; increase --limit to see them", markup=False)
-
-
-def _line(row: DiffRow) -> str:
-    named = ", ".join(f"{name}={value}" for name, value in row.key.items())
-    if row.before and row.after:
-        before, after = row.before, row.after
-        moved = (f"{name}: {before.get(name)} → {after.get(name)}" for name in row.columns)
-        return f"{named}   {', '.join(moved)}"
-    rest = {k: v for k, v in (row.after or row.before or {}).items() if k not in row.key}
-    shown = ", ".join(f"{name}={value}" for name, value in rest.items())
-    return f"{named}   {shown}" if named else shown
+        out.print(f"… and {left:,} more; increase --limit to see them")

@@ -40,4 +40,4 @@ def graph(
         )
         return
     draw = mermaid if as_mermaid else ascii_graph
-    out.print(draw(pipeline, chosen), markup=False)
+    out.print(draw(pipeline, chosen))

@@ -44,7 +44,7 @@ def ls(
     if everything:
         if selection or meta:
             raise UsageError("--all lists every pipeline; it takes no selection and no --meta")
-        _show_all(found.all_datasets(), json_output)
+        _show_all(found.datasets.of_all_pipelines(), json_output)
         return
     pipeline = found.pipeline
     notes = pairs(meta or [], "--meta")
@@ -70,7 +70,7 @@ def ls(
         for t in pipeline.tables.values()
         if t.name in read or listed
     ]
-    shared = found.shared()
+    shared = found.datasets.shared()
     rows += [
         {"name": s.name, "kind": "dataset", "inputs": s.dataset, **_version(shared[s.name])}
         for s in pipeline.shared.values()

@@ -65,7 +65,7 @@ def _list(found: Project, limit: int, json_output: bool) -> None:
     for row in rows:
         row["version"] = row["version"][:8]
     table(rows, ("version", "state", "first_seen", "runs", "assets"))
-    out.print(standing.runs_from, markup=False)
+    out.print(standing.runs_from)
 
 
 def _show(found: PipelineVersion, json_output: bool) -> None:
@@ -81,15 +81,15 @@ def _show(found: PipelineVersion, json_output: bool) -> None:
     if json_output:
         as_json(facts)
         return
-    out.print(f"pipeline version {found.hash}   first seen {facts['first_seen']}", markup=False)
+    out.print(f"pipeline version {found.hash}   first seen {facts['first_seen']}")
     for name, asset in assets.items():
-        out.print(f"asset {name}   reads {', '.join(asset['inputs'])}", markup=False)
+        out.print(f"asset {name}   reads {', '.join(asset['inputs'])}")
     for name in facts["tables"]:
-        out.print(f"table {name}", markup=False)
-    out.print(f"plan of {counted(size, 'byte')}, stored", markup=False)
+        out.print(f"table {name}")
+    out.print(f"plan of {counted(size, 'byte')}, stored")
     for name, text in found.files.items():
         kept = "not kept: larger than 1 MB, or no text" if text is None else _lines(text)
-        out.print(f"file {name}   {kept}", markup=False)
+        out.print(f"file {name}   {kept}")
 
 
 def _lines(text: str) -> str:

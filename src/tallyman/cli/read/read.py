@@ -33,4 +33,4 @@ def read(
         table(rows, list(rows[0]))
     shown, total = len(rows), resolved.version.rows
     at = f"{resolved.dataset.name} v{resolved.version.ordinal}"
-    out.print(f"{at}   {shown:,} of {total:,} rows", markup=False)
+    out.print(f"{at}   {shown:,} of {total:,} rows")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened, pairs
-from tallyman.cli.terminal.output import as_json, counted, out, short, table
+from tallyman.cli.terminal.output import as_json, counted, listed, out, short, table
 from tallyman.errors import UsageError
 from tallyman.project import Project
 from tallyman.settings import age_s
@@ -30,7 +30,8 @@ Failed = Annotated[
 
 
 @runs.callback()
-def runs_list(
+@runs.command("ls", help="List runs, newest first.")
+def runs_ls(
     context: typer.Context,
     project: ProjectFolder = None,
     limit: Limit = 20,
@@ -38,20 +39,8 @@ def runs_list(
     meta: OnlyMeta = None,
     json_output: AsJson = False,
 ) -> None:
-    """List runs, newest first, and remove old ones."""
-    if context.invoked_subcommand is None:
-        runs_ls(project, limit, failed, meta, json_output)
-
-
-@runs.command("ls")
-def runs_ls(
-    project: ProjectFolder = None,
-    limit: Limit = 20,
-    failed: Failed = False,
-    meta: OnlyMeta = None,
-    json_output: AsJson = False,
-) -> None:
-    """List runs, newest first."""
+    if context.invoked_subcommand is not None:
+        return
     found = opened(project)
     if failed:
         _show_unfinished(found, json_output)
@@ -70,17 +59,13 @@ def runs_ls(
         }
         for run in found.runs(limit=limit, meta=pairs(meta or [], "--meta"))
     ]
-    if json_output:
-        as_json(rows)
-    elif rows:
-        table(rows, ("run", "started_at", "status", "actor", "folder", "assets"))
-    else:
-        out.print("no runs yet; start one:  tallyman run")
+    names = ("run", "started_at", "status", "actor", "folder", "assets")
+    listed(rows, names, "no runs yet; start one:  tallyman run", json_output)
 
 
 def _show_unfinished(found: Project, json_output: bool) -> None:
-    listed = found.runs.unfinished()
-    names = {row.run_id: found.runs.by_id(row.run_id).name for row in listed}
+    unfinished = found.runs.unfinished()
+    names = {row.run_id: found.runs.by_id(row.run_id).name for row in unfinished}
     rows = [
         {
             "asset": row.target.asset,
@@ -91,14 +76,10 @@ def _show_unfinished(found: Project, json_output: bool) -> None:
             "attempt": row.attempt,
             "error": (row.error_message or "").split("\n")[0],
         }
-        for row in listed
+        for row in unfinished
     ]
-    if json_output:
-        as_json(rows)
-    elif rows:
-        table(rows, ("asset", "partition", "status", "run", "attempt", "error"))
-    else:
-        out.print("nothing failed, and nothing waits to be made")
+    columns = ("asset", "partition", "status", "run", "attempt", "error")
+    listed(rows, columns, "nothing failed, and nothing waits to be made", json_output)
 
 
 @runs.command("rm")
@@ -129,21 +110,21 @@ def runs_rm(
     if run and older_than:
         raise UsageError("name runs, or give --older-than, not both")
     if run:
-        listed = found.runs.remove(run, confirm=confirm)
+        old = found.runs.remove(run, confirm=confirm)
     else:
         given = age_s(older_than, "--older-than") if older_than else found.settings.keep_runs_s
         if given is None:
             raise UsageError("name runs, or give --older-than, or set keep_runs in tallyman.yaml")
-        listed = found.runs.remove_old(older_than_s=given, confirm=confirm)
+        old = found.runs.remove_old(older_than_s=given, confirm=confirm)
     if json_output:
-        as_json({"confirmed": confirm, "runs": [one.to_json() for one in listed]})
+        as_json({"confirmed": confirm, "runs": [one.to_json() for one in old]})
         return
-    going = [one for one in listed if one.kept is None]
-    rows = [one.to_json() | {"run": short(one.run.name)} for one in listed]
+    going = [one for one in old if one.kept is None]
+    rows = [one.to_json() | {"run": short(one.run.name)} for one in old]
     if rows:
         table(rows, ("run", "started_at", "status", "bytes", "kept"))
     size = sum(one.bytes for one in going)
     did = "removed" if confirm else "would remove"
-    out.print(f"{did} {counted(len(going), 'run')}, {size:,} bytes", markup=False)
+    out.print(f"{did} {counted(len(going), 'run')}, {size:,} bytes")
     if going and not confirm:
-        out.print("nothing was removed; add --confirm to remove them", markup=False)
+        out.print("nothing was removed; add --confirm to remove them")

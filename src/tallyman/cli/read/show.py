@@ -25,7 +25,7 @@ def show(
     """
     found = opened(project)
     record = found.find_run(run)
-    known, folder = found.known(record), found.folder_of(record)
+    known, folder = found.runs.known(record), found.runs.folder_of(record)
     result, rows = known.result, known.rows
     seal = seal_facts(folder, known)
     if json_output:
@@ -33,27 +33,26 @@ def show(
         return
     out.print(
         f"run {record.name}   {record.status.value}   {record.started_at:%Y-%m-%d %H:%M:%S} UTC"
-        f"   by {record.actor}",
-        markup=False,
+        f"   by {record.actor}"
     )
     if replayed := record.params.options.replay_of:
-        out.print(f"a replay of rejections of run {replayed}", markup=False)
+        out.print(f"a replay of rejections of run {replayed}")
     for name in record.params.options.accept_shrink:
-        out.print(f"accepted by {record.actor}: fewer records of {name}", markup=False)
+        out.print(f"accepted by {record.actor}: fewer records of {name}")
     for name, value in record.params.meta.items():
-        out.print(f"{name}: {value}", markup=False)
+        out.print(f"{name}: {value}")
     for made, row in zip(result.assets, rows, strict=True):
         _show_asset(made, row)
     for target in keys_uncounted(folder.places()) if folder else ():
         counts = f"`tallyman verify {record.name} --exact` counts them"
-        out.print(f"{target}: repeated keys not counted; {counts}", markup=False)
+        out.print(f"{target}: repeated keys not counted; {counts}")
     if result.commit:
-        out.print(published(result.commit), markup=False)
+        out.print(published(result.commit))
     if seal:
         signed = f"   signed by {seal['signature']['key']}" if seal["signature"] else ""
-        out.print(f"seal {seal['ordinal']}   {seal['hash']}{signed}", markup=False)
+        out.print(f"seal {seal['ordinal']}   {seal['hash']}{signed}")
     for line in next_steps(result):
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def _shown(known: KnownRun, folder: Run | None, seal: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -92,20 +91,20 @@ def _with_history(row: Materialization) -> dict[str, object]:
 
 
 def _show_asset(made: AssetResult, row: Materialization) -> None:
-    out.print(tally(made), markup=False)
+    out.print(tally(made))
     for name, value in row.metadata.get("meta", {}).items():
-        out.print(f"    {name}: {value}", markup=False)
+        out.print(f"    {name}: {value}")
     if made.error:
-        err.print(f"  {made.error['message']}", style="red", markup=False)
+        err.print(f"  {made.error['message']}", style="red")
     if not made.status.good and row.last_completed_operation:
-        out.print(f"    last completed step: {row.last_completed_operation}", markup=False)
+        out.print(f"    last completed step: {row.last_completed_operation}")
     for one in made.references:
-        out.print(f"    {one}", markup=False)
+        out.print(f"    {one}")
     for warning in made.input_warnings:
-        out.print(f"    warning: {warning}", markup=False)
+        out.print(f"    warning: {warning}")
     for kind, count in sorted(row.metadata.get("rejections_by_type", {}).items()):
-        out.print(f"    {count:>10,}  {kind}", markup=False)
+        out.print(f"    {count:>10,}  {kind}")
     laps = row.metadata.get("timings", ())
     phases = [f"{lap['phase']} {duration(lap['ms'])}" for lap in laps if "phase" in lap]
     if phases:
-        out.print(f"    {', '.join(phases)}", markup=False)
+        out.print(f"    {', '.join(phases)}")

@@ -46,19 +46,19 @@ def status(
         as_json({**named, "meta": notes, **rest})
         raise typer.Exit(0 if good else 1)
     current = f"dataset {dataset} v{ordinal}" if ordinal else "no version"
-    out.print(f"{asset}   {current}", markup=False)
+    out.print(f"{asset}   {current}")
     for name, value in notes.items():
-        out.print(f"{name}: {value}", markup=False)
+        out.print(f"{name}: {value}")
     if stale:
-        out.print(f"stale: {stale} changed since", markup=False)
+        out.print(f"stale: {stale} changed since")
     if not tasks.empty or tasks.failed:
-        out.print(f"tasks: {tasks}", markup=False)
+        out.print(f"tasks: {tasks}")
     if rows:
         names = ["status", "run", "ended", "took", "attempt", "error"]
         many = any(row["partition"] for row in rows)
         table(rows, ["partition", *names] if many else names)
     else:
-        out.print(f"never run; make it:  tallyman run {asset}", markup=False)
+        out.print(f"never run; make it:  tallyman run {asset}")
     raise typer.Exit(0 if good else 1)
 
 

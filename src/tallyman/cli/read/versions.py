@@ -19,7 +19,7 @@ def versions(
     listed = found.versions(dataset, limit=limit)
     commits = {commit.id: commit for commit in found.commits(dataset, limit=limit)}
     pins: dict[int, list[str]] = {}
-    for snapshot in found.snapshots(dataset):
+    for snapshot in found.datasets.snapshots(dataset):
         pins.setdefault(snapshot["ordinal"], []).append(snapshot["alias"])
     rows: list[dict[str, Any]] = []
     for place, version in enumerate(listed):

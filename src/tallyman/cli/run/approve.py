@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, RunName, opened, pairs
-from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.cli.terminal.output import answer, listed
+from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.registry.run.approvals import Approvals
 
 AssetName = Annotated[str, typer.Argument(help="The asset whose result waits for approval.")]
 Reason = Annotated[str | None, typer.Option(help="Why; recorded with the decision.")]
-
-
-class Decided(NamedTuple):
-    approved: bool
-    reason: str | None
-    modifications: Mapping[str, str] = {}
 
 
 def approve(
@@ -38,8 +32,15 @@ def approve(
 
     Then run `tallyman resume` to make the assets that read it; workers go on by themselves.
     """
-    given = Decided(True, reason, pairs(modifications or [], "--set"))
-    _decide(run, asset, partition, given, project, json_output)
+    conditions = pairs(modifications or [], "--set")
+    record = opened(project).decide(
+        run, asset, approved=True, partition=partition, reason=reason, modifications=conditions
+    )
+    after = {
+        Status.RUNNING: f"it goes on by itself:  tallyman watch {record.name}",
+        Status.INTERRUPTED: f"next:  tallyman resume {record.name}",
+    }
+    _show(record, asset, "approved", json_output, after.get(record.status))
 
 
 def reject(
@@ -51,36 +52,16 @@ def reject(
     json_output: AsJson = False,
 ) -> None:
     """Refuse a result that waits for approval. Its target then fails."""
-    _decide(run, asset, partition, Decided(False, reason), project, json_output)
+    record = opened(project).decide(run, asset, approved=False, partition=partition, reason=reason)
+    _show(record, asset, "rejected", json_output)
 
 
-def _decide(
-    run: str,
-    asset: str,
-    partition: str | None,
-    given: Decided,
-    project: str | None,
-    json_output: bool,
+def _show(
+    record: RunRecord, asset: str, word: str, json_output: bool, after: str | None = None
 ) -> None:
-    found = opened(project)
-    approved, reason, modifications = given
-    record = found.decide(
-        run,
-        asset,
-        approved=approved,
-        partition=partition,
-        reason=reason,
-        modifications=modifications,
-    )
-    word = "approved" if approved else "rejected"
-    if json_output:
-        as_json({"run_id": record.name, "asset": asset, "decision": word, "run": record.status})
-        return
-    out.print(f"{asset}: {word}   run {record.name} is now {record.status.value}", markup=False)
-    if approved and record.status is Status.RUNNING:
-        out.print(f"it goes on by itself:  tallyman watch {record.name}", markup=False)
-    if approved and record.status is Status.INTERRUPTED:
-        out.print(f"next:  tallyman resume {record.name}", markup=False)
+    lines = [f"{asset}: {word}   run {record.name} is now {record.status.value}"]
+    facts = {"run_id": record.name, "asset": asset, "decision": word, "run": record.status}
+    answer(facts, [*lines, after] if after else lines, json_output)
 
 
 def approvals(
@@ -96,10 +77,5 @@ def approvals(
     rows = found.database.durably(
         lambda tx: Approvals(tx).list(found.settings.owner, status=status)
     )
-    if json_output:
-        as_json(rows)
-    elif rows:
-        names = ("run", "asset", "partition", "status", "message", "timeout_at", "decision_by")
-        table(rows, (*names, "reason"))
-    else:
-        out.print("no approvals")
+    names = ("run", "asset", "partition", "status", "message", "timeout_at", "decision_by")
+    listed(rows, (*names, "reason"), "no approvals", json_output)

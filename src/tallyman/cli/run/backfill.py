@@ -76,7 +76,7 @@ def backfill(
         as_json({"run_id": result.run_id, **counts})
         raise typer.Exit(result.exit_code)
     listed = ", ".join(f"{count} {word}" for word, count in counts.items())
-    out.print(f"partitions: {listed}", markup=False)
+    out.print(f"partitions: {listed}")
     show_result(result, json_output)
 
 

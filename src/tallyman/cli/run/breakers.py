@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out, short, table
+from tallyman.cli.terminal.output import answer, listed, short
 from tallyman.errors import NotFound
 
 breakers = typer.Typer(
@@ -37,12 +37,8 @@ def breakers_list(
         }
         for one in opened(project).runs.open_breakers()
     ]
-    if json_output:
-        as_json(rows)
-    elif rows:
-        table(rows, ("asset", "partition", "since", "run", "reason"))
-    else:
-        out.print("no breaker is open")
+    names = ("asset", "partition", "since", "run", "reason")
+    listed(rows, names, "no breaker is open", json_output)
 
 
 @breakers.command("close")
@@ -58,7 +54,5 @@ def breakers_close(
     count = opened(project).runs.close_breaker(asset, reason=reason)
     if not count:
         raise NotFound("open breaker of", asset)
-    if json_output:
-        as_json({"asset": asset, "closed": count})
-    else:
-        out.print(f"closed; make it again:  tallyman run {asset}", markup=False)
+    text = f"closed; make it again:  tallyman run {asset}"
+    answer({"asset": asset, "closed": count}, text, json_output)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, RunName, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer
 
 
 def cancel(
@@ -27,7 +27,5 @@ def cancel(
     found = opened(project)
     record = found.find_run(run)
     status = found.cancel(record.name, timeout_s=timeout)
-    if json_output:
-        as_json({"run_id": record.name, "status": status.value})
-    else:
-        out.print(f"run {record.name}: {status.value}", markup=False)
+    facts = {"run_id": record.name, "status": status.value}
+    answer(facts, f"run {record.name}: {status.value}", json_output)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, Partition, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer
 
 
 def invalidate(
@@ -24,7 +24,5 @@ def invalidate(
     No file is changed or removed.
     """
     count = opened(project).invalidate(asset, partition=partition, cascade=cascade)
-    if json_output:
-        as_json({"invalidated": count})
-    else:
-        out.print(f"{count} result{'s' if count != 1 else ''} invalidated", markup=False)
+    text = f"{count} result{'s' if count != 1 else ''} invalidated"
+    answer({"invalidated": count}, text, json_output)

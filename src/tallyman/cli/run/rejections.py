@@ -9,6 +9,7 @@ import typer
 
 from tallyman.cli.terminal.options import AsJson, Master, ProjectFolder, RunName, SparkConf, opened
 from tallyman.cli.terminal.output import (
+    answer,
     as_json,
     counted,
     err,
@@ -59,7 +60,7 @@ def rejections_ls(
     again, and the rejection of that run is the open one.
     """
     found = opened(project)
-    chosen = found.chosen(run, asset=asset)
+    chosen = found.runs.chosen(run, asset=asset)
     rows = found.rejections.summary(chosen, only_open=only_open)
     if json_output:
         as_json(rows)
@@ -70,14 +71,13 @@ def rejections_ls(
     none = f"no {'open ' if only_open else ''}rejections in run {short(chosen.run.run_id)}"
     latest = ", the latest; `tallyman runs` lists the others" if run == "latest" else ""
     columns = (*names, "sample_error_code", "sample_actual_value")
-    table(rows, columns) if rows else out.print(f"{none}{latest}", markup=False)
+    table(rows, columns) if rows else out.print(f"{none}{latest}")
     if rows:
         name = short(chosen.run.run_id)
-        out.print(f"list each one:  tallyman rejections show {name}", markup=False)
+        out.print(f"list each one:  tallyman rejections show {name}")
         if any(row["open"] for row in rows):
             out.print(
-                f"to correct and replay them:  tallyman rejections replay {name} --with FILE.jsonl",
-                markup=False,
+                f"to correct and replay them:  tallyman rejections replay {name} --with FILE.jsonl"
             )
 
 
@@ -95,7 +95,7 @@ def rejections_show(
 ) -> None:
     """List rejected records, why each was rejected, and its state."""
     found = opened(project)
-    chosen = found.chosen(run, asset=asset, where=where)
+    chosen = found.runs.chosen(run, asset=asset, where=where)
     count, rows = found.rejections.listed(
         chosen, key=key, kind=error_type, only_open=only_open, limit=limit
     )
@@ -107,7 +107,7 @@ def rejections_show(
     several = len({row["target"] for row in rows}) > 1
     table(rows, (*(["target"] if several else []), *names, "state"))
     states = ", ".join(f"{records[state]:,} {state}" for state in STATES)
-    out.print(f"{len(rows):,} of {count:,}   records: {states}", markup=False)
+    out.print(f"{len(rows):,} of {count:,}   records: {states}")
 
 
 @rejections.command("replay")
@@ -141,7 +141,7 @@ def rejections_replay(
     again, with the corrections applied; otherwise only the replayed ones.
     """
     found = opened(project, master, spark_conf)
-    chosen = found.chosen(run, asset=asset, where=where)
+    chosen = found.runs.chosen(run, asset=asset, where=where)
 
     def work(progress: Progress) -> Replayed:
         return found.rejections.replay(
@@ -174,7 +174,7 @@ def _show(found: Project, done: Replayed, dry_run: bool, json_output: bool) -> N
     for outcome in done.outcomes:
         _print_outcome(outcome, dry_run)
     if done.run is None:
-        out.print("nothing was written (--dry-run)", markup=False)
+        out.print("nothing was written (--dry-run)")
         raise typer.Exit(0)
     _print_run(done, done.run, stale)
     raise typer.Exit(code)
@@ -191,12 +191,11 @@ def _print_nothing(done: Replayed) -> None:
     ]
     done_by.append(f"{records['discarded']:,} discarded")
     out.print(
-        f"nothing to replay: {records['open']:,} open of {total:,} rejected ({', '.join(done_by)})",
-        markup=False,
+        f"nothing to replay: {records['open']:,} open of {total:,} rejected ({', '.join(done_by)})"
     )
     for run, counts in done.replays.items():
         if counts["moved"]:
-            out.print(f"to replay those:  tallyman rejections replay {run}", markup=False)
+            out.print(f"to replay those:  tallyman rejections replay {run}")
 
 
 def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
@@ -204,22 +203,20 @@ def _print_outcome(outcome: ReplayOutcome, dry_run: bool) -> None:
     of = " (all records were evaluated again)" if outcome.whole else ""
     out.print(
         f"{outcome.target}   {outcome.replayed:,} replayed = {outcome.passed:,} {words[0]} + "
-        f"{_filtered(outcome.filtered)}{outcome.rejected:,} {words[1]}{of}",
-        markup=False,
+        f"{_filtered(outcome.filtered)}{outcome.rejected:,} {words[1]}{of}"
     )
     for reason in outcome.reasons:
         out.print(
             f"    {reason['count']:>10,}  {reason['error_type']}  {reason['morphism_path']}  "
-            f"{reason['sample_error_code']}",
-            markup=False,
+            f"{reason['sample_error_code']}"
         )
     for one in outcome.corrections:
-        out.print(f"    {one.source_key}   {one.values}", markup=False)
+        out.print(f"    {one.source_key}   {one.values}")
     if (more := outcome.corrected - len(outcome.corrections)) and outcome.corrections:
-        out.print(f"    … {more:,} more corrected", markup=False)
-    out.print(tally(outcome.result), markup=False)
+        out.print(f"    … {more:,} more corrected")
+    out.print(tally(outcome.result))
     if outcome.result.error:
-        err.print(f"  {outcome.result.error['message']}", style="red", markup=False)
+        err.print(f"  {outcome.result.error['message']}", style="red")
 
 
 def _filtered(count: int) -> str:
@@ -228,19 +225,17 @@ def _filtered(count: int) -> str:
 
 def _print_run(done: Replayed, result: RunResult, stale: list[dict[str, Any]]) -> None:
     if result.commit:
-        out.print(published(result.commit), markup=False)
+        out.print(published(result.commit))
     good = result.status is Status.SUCCESS
     if len(done.outcomes) > 1:
-        out.print(_together(done, result), markup=False)
+        out.print(_together(done, result))
     word = "balanced" if good else result.status.value
-    out.print(
-        f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}", markup=False
-    )
+    out.print(f"{word}   run {result.run_id}   a replay of run {done.of}   {result.folder}")
     left = [one.result.rejections if one.whole else one.rejected for one in done.outcomes]
     if good and any(left):
-        out.print(f"still open:  tallyman rejections replay {result.run_id}", markup=False)
+        out.print(f"still open:  tallyman rejections replay {result.run_id}")
     for row in stale:
-        out.print(f"now stale: {row['dataset']}:  {row['command']}", markup=False)
+        out.print(f"now stale: {row['dataset']}:  {row['command']}")
     if not good and result.status is not Status.WAITING:
         out.print(f"nothing was published; to try again:  tallyman rejections replay {done.of}")
 
@@ -299,11 +294,9 @@ def rejections_discard(
     Discarded rejections are no longer replayed. The dead-letter files stay.
     """
     found = opened(project)
-    chosen = found.chosen(run, asset=asset, where=where)
+    chosen = found.runs.chosen(run, asset=asset, where=where)
     targets = found.rejections.discard(chosen, reason)
     count = sum(targets.values())
-    if json_output:
-        as_json({"run_id": chosen.run.run_id, "discarded": count, "targets": targets})
-        return
-    word = "record" if count == 1 else "records"
-    out.print(f"{count:,} {word} of run {chosen.run.run_id} discarded: {reason}", markup=False)
+    name = chosen.run.run_id
+    text = f"{counted(count, 'record')} of run {name} discarded: {reason}"
+    answer({"run_id": name, "discarded": count, "targets": targets}, text, json_output)

@@ -26,7 +26,7 @@ def demo(
     place = Path(folder)
     if not (place / "tallyman.yaml").exists():
         if not json_output:
-            out.print(f"writing 349,660 booking segments to {place}/data", markup=False)
+            out.print(f"writing 349,660 booking segments to {place}/data")
         write_airline(place)
     found = opened(str(place), master, spark_conf, short=True)
     result = supervised(found, json_output, lambda progress: found.run(force=True, listen=progress))
@@ -34,7 +34,6 @@ def demo(
     if not json_output:
         out.print(
             f"explore it:  cd {place} && tallyman show latest && tallyman rejections ls latest && "
-            "tallyman why daily_revenue flight_date=2024-01-15 --limit 3",
-            markup=False,
+            "tallyman why daily_revenue flight_date=2024-01-15 --limit 3"
         )
     raise typer.Exit(result.exit_code)

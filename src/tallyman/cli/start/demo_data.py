@@ -8,6 +8,8 @@ write the same bytes.
 from datetime import date, timedelta
 from pathlib import Path
 
+from tallyman.cli.start.init import YAML
+
 RECORDS = 349_660
 BOOKING_DAYS = 10
 FLIGHT_DAYS = 32
@@ -45,17 +47,6 @@ AIRLINES = {
     "UA": "United Airlines",
 }
 UNKNOWN_AIRLINE = "ZZ"
-
-PROJECT = """\
-name: airline
-# pipelines: pipelines        # folder of Python files that declare sources and assets
-# runs: runs                  # where run folders go
-# master: local[4]            # or spark://host:7077, or sc://host for Spark Connect
-# database: postgresql://user@host/name   # instead of the project's own
-# thresholds: default         # default, strict, permissive, or absolute: and percentage:
-# spark:
-#   spark.driver.memory: 8g
-"""
 
 PIPELINE = '''\
 """Daily revenue of flown segments; every booking record is accounted for."""
@@ -98,7 +89,7 @@ def daily_revenue(segments: tm.Frame, airlines: tm.Frame) -> tm.Frame:
 
 def write_airline(folder: Path, records: int = RECORDS) -> None:
     """Write the whole project: settings, pipeline, bookings and reference data."""
-    _write(folder / "tallyman.yaml", PROJECT)
+    _write(folder / "tallyman.yaml", YAML.format(name="airline"))
     _write(folder / "pipelines" / "airline.py", PIPELINE)
     _write(folder / "data" / "reference" / "airlines.csv", _airlines_csv())
     for day in range(BOOKING_DAYS):

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer
 from tallyman.engine.spark import class_archive
 from tallyman.errors import NotFound
 from tallyman.project import Project
@@ -39,11 +39,11 @@ def doctor(project: ProjectFolder = None, fix: Fix = False, json_output: AsJson 
     """Check this machine and project: Java, Spark, database, workers."""
     checks = [_python(), _java(), _packages(), _archive(fix), _disk(), _project(project)]
     checks += _database(project, fix)
-    if json_output:
-        as_json([{"check": n, "ok": ok, "found": text} for n, ok, text in checks])
-    else:
-        for name, ok, text in checks:
-            out.print(f"{'ok  ' if ok else 'FAIL'} {name:<9} {text}", markup=False)
+    answer(
+        [{"check": n, "ok": ok, "found": text} for n, ok, text in checks],
+        (f"{'ok  ' if ok else 'FAIL'} {name:<9} {text}" for name, ok, text in checks),
+        json_output,
+    )
     raise typer.Exit(0 if all(ok for _, ok, _ in checks) else 1)
 
 
@@ -122,7 +122,8 @@ def _workers(project: Project) -> list[Check]:
 
 def _outside(project: Project, fix: bool) -> Check:
     """Compare what outside readers find with the current versions."""
-    wrong = project.restore_outside() if fix else project.differing_outside()
+    versions = project.versions
+    wrong = versions.restore_outside() if fix else versions.differing_outside()
     if not wrong:
         return "outside", True, "outside readers find every published version"
     listed = "; ".join(map(str, wrong))

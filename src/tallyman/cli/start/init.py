@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tallyman.cli.terminal.options import AsJson
-from tallyman.cli.terminal.output import as_json, out
+from tallyman.cli.terminal.output import answer
 from tallyman.errors import UsageError
 
 YAML = """\
@@ -98,7 +98,5 @@ def init(
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
-    if json_output:
-        as_json({"project": folder.name, "files": list(files)})
-        return
-    out.print(f"{folder}: {', '.join(files)}\nnext:  cd {folder} && tallyman run", markup=False)
+    text = f"{folder}: {', '.join(files)}\nnext:  cd {folder} && tallyman run"
+    answer({"project": folder.name, "files": list(files)}, text, json_output)

@@ -37,7 +37,7 @@ class TerminalLog(logging.Handler):
         if record.exc_info:
             text += "\n" + logging.Formatter().formatException(record.exc_info)
         style = "yellow" if trouble else None
-        out.print(f"{at:%Y-%m-%dT%H:%M:%SZ}  {text}", style=style, markup=False)
+        out.print(f"{at:%Y-%m-%dT%H:%M:%SZ}  {text}", style=style)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,27 +18,43 @@ from tallyman.domain.account.sub_tally import SubTally
 from tallyman.domain.history.run import AssetResult, RunResult, Status
 from tallyman.domain.version.commit import Commit
 from tallyman.errors import TallymanError, VersionConflict
-from tallyman.pages.text import printable, short
+from tallyman.pages.text import WORDS, printable, short
 
 # Without a terminal the width is unknown: tables are not folded for a program that reads them.
 WIDE = None if sys.stdout.isatty() else 240
-out = Console(soft_wrap=True, highlight=False, width=WIDE)
-err = Console(stderr=True, soft_wrap=True, highlight=False)
+# Brackets and colons in names, values and messages are text.
+out = Console(soft_wrap=True, highlight=False, markup=False, emoji=False, width=WIDE)
+err = Console(stderr=True, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 NOT_SEALED = "not sealed: the run has not ended; its manifest is taken on trust"
 HEADINGS = {"morphism_path": "step"}
 """Columns whose stored name differs from the glossary's word."""
-WORDS = {
-    Fate.PASSED: "passed",
-    Fate.AGGREGATED: "aggregated",
-    Fate.EXPLODED: "exploded",
-    Fate.FILTERED: "filtered",
-    Fate.ERROR: "rejected",
-}
+SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 def as_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, default=text_of))
+
+
+def answer(facts: object, text: str | Iterable[str], json_output: bool) -> None:
+    """Print the facts as JSON, or the text, line by line."""
+    if json_output:
+        as_json(facts)
+        return
+    for line in (text,) if isinstance(text, str) else text:
+        out.print(line)
+
+
+def listed(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], none: str, json_output: bool
+) -> None:
+    """Print the rows as JSON, or as a table; without rows, the text `none`."""
+    if json_output:
+        as_json(rows)
+    elif rows:
+        table(rows, columns)
+    else:
+        out.print(none)
 
 
 def text_of(value: object) -> str:
@@ -79,7 +95,8 @@ def tally(result: AssetResult, width: int = 0) -> str:
 
 
 def _shares(fates: Mapping[Fate, int]) -> str:
-    return " + ".join(f"{fates[f]:,} {word}" for f, word in WORDS.items() if fates.get(f)) or "0"
+    met: dict[str, int] = {fate: count for fate, count in fates.items() if count}
+    return " + ".join(f"{met[fate]:,} {word}" for fate, word in WORDS.items() if fate in met) or "0"
 
 
 def _sub_tally(made: SubTally, status: Status) -> str:
@@ -120,19 +137,19 @@ def failure(error: TallymanError, *, json_output: bool) -> None:
         body = error.body() if isinstance(error, VersionConflict) else {"error": error.facts()}
         as_json(body)
         return
-    err.print(f"error: {error}", style="red", markup=False)
+    err.print(f"error: {error}", style="red")
     if error.hint:
-        err.print(error.hint, markup=False)
+        err.print(error.hint)
 
 
 def interrupted(error: KeyboardInterrupt) -> None:
     """Say that the command was interrupted, and in which code of the pipeline if it was there."""
-    err.print(f"interrupted {error}".strip(), markup=False)
+    err.print(f"interrupted {error}".strip())
 
 
 def starting_spark(reason: str) -> None:
     """Say why a command that usually needs no Spark takes longer."""
-    err.print(f"starting Spark: {reason}", markup=False)
+    err.print(f"starting Spark: {reason}")
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -149,10 +166,23 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     out.print(shown)
 
 
+def differing(row: Mapping[str, Any], change: str) -> str:
+    """Write a row that differs, by its key; `change` says how a value became another."""
+    key, before, after = row["key"], row["before"], row["after"]
+    if before and after:
+        moved = {name: change.format(before.get(name), after.get(name)) for name in row["columns"]}
+        rest = [f"{name}: {text}" for name, text in moved.items()]
+    else:
+        only = after or before or {}
+        rest = [f"{name}={value}" for name, value in only.items() if name not in key]
+    named = ", ".join(f"{name}={value}" for name, value in key.items())
+    return f"{SIGNS[row['kind']]} {'   '.join(filter(None, [named, ', '.join(rest)]))}"
+
+
 def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     text = printable("" if value is None else text_of(value))
     # A part of a path leads nowhere.
     whole = len(text) <= 120 or isinstance(value, PurePath)
-    return (text if whole else text[:117] + "…").replace("[", "\\[")
+    return text if whole else text[:117] + "…"

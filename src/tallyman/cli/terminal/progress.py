@@ -49,7 +49,7 @@ class Progress:
             self._say(f"{asset}: {PHASES.get(phase, phase)}")
         elif not self.quiet:
             self.stop()
-            out.print(tally(result), markup=False)
+            out.print(tally(result))
 
     def _say(self, text: str) -> None:
         if self.quiet or not interactive():
@@ -74,7 +74,7 @@ class ProgressNotes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.progress.stop()
-        err.print(record.getMessage(), style="yellow", markup=False)
+        err.print(record.getMessage(), style="yellow")
 
 
 def supervised(project: Project, json_output: bool, work: Callable[[Progress], T]) -> T:
@@ -88,17 +88,17 @@ def supervised(project: Project, json_output: bool, work: Callable[[Progress], T
         return work(progress)
     except WatchStopped as stopped:
         progress.stop()
-        err.print(f"run {stopped.run} goes on without this command", markup=False)
-        err.print(f"to watch it:  tallyman watch {stopped.run}", markup=False)
-        err.print(f"to stop it:   tallyman cancel {stopped.run}", markup=False)
+        err.print(f"run {stopped.run} goes on without this command")
+        err.print(f"to watch it:  tallyman watch {stopped.run}")
+        err.print(f"to stop it:   tallyman cancel {stopped.run}")
         raise typer.Exit(130) from None
     except KeyboardInterrupt as error:
         progress.stop()
         where = f" {error}" if error.args else ""  # while the pipeline's own code ran
         done = "nothing more was published. Finished results without a trace are kept."
-        err.print(f"interrupted{where}: {done}", markup=False)
+        err.print(f"interrupted{where}: {done}")
         for run in project.runs(limit=1) if not where else ():
-            err.print(f"to continue it:  tallyman resume {run.name}", markup=False)
+            err.print(f"to continue it:  tallyman resume {run.name}")
         sys.stderr.flush()
         project.close()
         os._exit(130)  # Spark's threads may hang in a half-done job; nothing of ours is pending

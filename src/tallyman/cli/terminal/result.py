@@ -26,35 +26,35 @@ def print_result(result: RunResult, json_output: bool) -> None:
     for made in result.assets:
         _print_problems(made)
     if result.commit:
-        out.print(published(result.commit), markup=False)
-    out.print(f"{_verdict(result)}   run {result.run_id}   {result.folder}", markup=False)
+        out.print(published(result.commit))
+    out.print(f"{_verdict(result)}   run {result.run_id}   {result.folder}")
     for line in next_steps(result):
-        out.print(line, markup=False)
+        out.print(line)
     if any(made.rejections for made in result.assets):
-        out.print("rejections: tallyman rejections ls latest", markup=False)
+        out.print("rejections: tallyman rejections ls latest")
     for note in result.notes:
-        err.print(note, style="yellow", markup=False)
+        err.print(note, style="yellow")
 
 
 def _print_problems(made: AssetResult) -> None:
     if made.error and made.status is not Status.PENDING:
-        err.print(_named(made), style="red", markup=False)
+        err.print(_named(made), style="red")
         if made.error.get("hint"):
-            err.print(f"  {made.error['hint']}", markup=False)
+            err.print(f"  {made.error['hint']}")
     if made.reused:
-        err.print(f"note: {made.name}: {made.reused}", markup=False)
+        err.print(f"note: {made.name}: {made.reused}")
     for column, count in made.null_keys.items():
         note = f"warning: {made.name}: key column {column} is NULL in {count:,} row(s)"
-        err.print(note, style="yellow", markup=False)
+        err.print(note, style="yellow")
     for warning in (*made.input_warnings, *made.warnings):
-        err.print(f"warning: {made.name}: {warning}", style="yellow", markup=False)
+        err.print(f"warning: {made.name}: {warning}", style="yellow")
     for one in made.references:
         if one.unmatched:
-            err.print(f"note: {made.name}: {one}", markup=False)
+            err.print(f"note: {made.name}: {one}")
     for place, columns in made.missing_columns.items():
         lacking = ", ".join(f"{name} in {count:,}" for name, count in columns.items())
         note = f"note: {made.name}: NULL for columns that files of {place} lack, records: {lacking}"
-        err.print(note, markup=False)
+        err.print(note)
 
 
 def _named(made: AssetResult) -> str:
@@ -88,7 +88,6 @@ def print_change(found: WrittenChange, json_output: bool) -> None:
     for name, change in found.changed.items():
         out.print(
             f"{name}   {change.rows_inserted:,} inserted   {change.rows_updated:,} updated   "
-            f"{change.rows_deleted:,} deleted",
-            markup=False,
+            f"{change.rows_deleted:,} deleted"
         )
-    out.print(published(found.commit) if found.commit else "nothing to change", markup=False)
+    out.print(published(found.commit) if found.commit else "nothing to change")

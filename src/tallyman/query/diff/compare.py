@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -31,9 +31,6 @@ class RunDifference:
     a: Any
     b: Any
 
-    def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "a": self.a, "b": self.b}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
@@ -42,16 +39,12 @@ class Section:
     informative: bool = False
     """True if equal runs may differ here, so that it does not affect the verdict."""
 
-    @property
-    def state(self) -> str:
-        return "different" if self.differences else "same"
-
     def to_json(self) -> dict[str, Any]:
         return {
             "section": self.name,
-            "state": self.state,
+            "state": "different" if self.differences else "same",
             "informative": self.informative,
-            "differences": [one.to_json() for one in self.differences],
+            "differences": [asdict(one) for one in self.differences],
         }
 
 
@@ -64,7 +57,7 @@ class RunComparison:
     @property
     def same(self) -> bool:
         """True if all sections are the same."""
-        return all(s.state == "same" for s in self.sections if not s.informative)
+        return not any(s.differences for s in self.sections if not s.informative)
 
     def to_json(self) -> dict[str, Any]:
         sections = [section.to_json() for section in self.sections]

@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -87,21 +87,8 @@ class Difference:
             "columns_removed": self.columns_removed,
             "columns_retyped": self.columns_retyped,
             "changed_by_column": dict(self.changed_by_column),
-            "rows": [
-                {
-                    "kind": row.kind,
-                    "key": _plain(row.key),
-                    "before": _plain(row.before),
-                    "after": _plain(row.after),
-                    "columns": row.columns,
-                }
-                for row in self.rows
-            ],
+            "rows": json.loads(json.dumps([asdict(row) for row in self.rows], default=str)),
         }
-
-
-def _plain(row: Mapping[str, Any] | None) -> Any:
-    return None if row is None else json.loads(json.dumps(dict(row), default=str))
 
 
 def diff(

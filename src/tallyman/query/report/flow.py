@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Partition, SubLedger
 from tallyman.domain.account.stored_ledger import StoredLedger
 
-ORDER = [fate.value for fate in (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED)]
+ORDER = (Fate.PASSED, Fate.AGGREGATED, Fate.EXPLODED, Fate.FILTERED, Fate.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,11 @@ class RecordFlow:
     failed."""
 
     def to_json(self) -> dict[str, Any]:
-        shares = [
-            {"fate": p.fate, "description": p.description, "count": p.count} for p in self.shares
-        ]
         return {
             "unit": self.unit,
             "opened_by": self.opened_by,
             "count": self.count,
-            "parts": shares,
+            "parts": [asdict(one) for one in self.shares],
             "unaccounted": self.unaccounted,
         }
 
@@ -88,6 +85,4 @@ def _shares(listed: Iterable[Partition]) -> tuple[FlowShare, ...]:
         place = (part.fate.value, part.description)
         counts[place] = counts.get(place, 0) + part.digest.count
     found = [FlowShare(fate, text, count) for (fate, text), count in counts.items() if count]
-    return tuple(
-        sorted(found, key=lambda p: ORDER.index(p.fate) if p.fate in ORDER else len(ORDER))
-    )
+    return tuple(sorted(found, key=lambda share: ORDER.index(share.fate)))
