@@ -119,10 +119,8 @@ def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
             measured = zip(digest.NAMES, digest.STORED, strict=True)
             rows = found.select("g", *(F.col(m).alias(n) for m, n in measured))
         else:
-            rows = rows.select(group, *(n for n in digest.STORED if n in rows.columns))
+            rows = rows.select(group, *digest.STORED)
         sides.append(rows)
-    # A run with digests of version 1 is compared by what it stored.
-    sides[1] = sides[1].select(*sides[0].columns)
     stored_only, now_only = sides[0].exceptAll(sides[1]), sides[1].exceptAll(sides[0])
     both = stored_only.select(F.col("record_count").alias("then"), F.lit(0).alias("now")).unionAll(
         now_only.select(F.lit(0), "record_count")
