@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import uuid5
 
 from tallyman import faults
@@ -55,19 +55,14 @@ else:
     make, prepare_fragments, works = map(OnDemand, MAKING_TARGETS)
 
 
-class MakingHooks(Protocol):
-    """The receiver of what happens while a target is made."""
+class MakingHooks(Observer):
+    """A receiver of what happens while a target is made. This one ignores it."""
 
     def started(self, definition: str, events: list[LineageEvent]) -> None:
-        """It is not unchanged, and its inputs are about to be read."""
-        ...
+        """Receive the start: it is not unchanged, and its inputs are about to be read."""
 
     def opened(self, fragment: Fragment) -> None:
-        """Files of this fragment are about to be in the warehouse."""
-        ...
-
-    @property
-    def observer(self) -> Observer: ...
+        """Receive a fragment whose files are about to be in the warehouse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +185,7 @@ class TargetWork:
         """Evaluate and prove the target; its files are not in their place yet."""
         refuse_foreign_files(records_of(self.definitions.settings), work)
         maker = make.Maker(self.definitions.spark(), self.definitions.checked())
-        return Evaluated(work, maker.make(work, inputs, self.hooks.observer), inputs.pins)
+        return Evaluated(work, maker.make(work, inputs, self.hooks), inputs.pins)
 
     # ---- outcome ---------------------------------------------------------------------------
 
