@@ -12,8 +12,7 @@ from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.seal.chain import Chain, check_chain
 from tallyman.control.seal.check import look, witness
 from tallyman.control.verify.reopen import Again
-from tallyman.control.verify.verify import Case, Verification, verify
-from tallyman.control.verify.versions import differing_versions
+from tallyman.control.verify.verify import Case, Verification, differing_versions, verify
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline.target import Target

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from tallyman.control.conclude import ended
 from tallyman.control.publish.of_run import publish_run
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import TargetOutcome
 from tallyman.control.target.record import TargetRecord, spool
 from tallyman.domain.codec import to_plain
 from tallyman.domain.history.lineage_event import LineageEvent

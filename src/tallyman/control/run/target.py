@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tallyman import faults
 from tallyman.control.run.workbench import Workbench
 from tallyman.control.target.assign import Assigner
-from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.assignment import Assignment, TargetOutcome
 from tallyman.control.target.make_target import (
     Evaluated,
     MakingHooks,
@@ -20,7 +20,6 @@ from tallyman.control.target.make_target import (
     attempt_tag,
     failed,
 )
-from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import Status

@@ -15,7 +15,7 @@ from tallyman.control.bind.pinned_files import Pin, PinnedFiles
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.assignment import Assignment, TargetOutcome
 from tallyman.control.target.make_target import (
     MAKING_TARGETS,
     SPARK,
@@ -23,7 +23,6 @@ from tallyman.control.target.make_target import (
     TargetWork,
     failed,
 )
-from tallyman.control.target.outcome import TargetOutcome
 from tallyman.control.target.package import MadeTarget, TargetPackage
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.codec import to_plain

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid5
 
 from tallyman import faults
+from tallyman.control.bind.manifest import inputs_read
 from tallyman.control.bind.pinned_files import Pin
-from tallyman.control.bind.read_facts import inputs_read
 from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.target.assignment import Assignment, EarlierResult
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import Assignment, EarlierResult, TargetOutcome
 from tallyman.control.target.segments_made_from import segments_made_from
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.control.target.timings import Stopwatch
