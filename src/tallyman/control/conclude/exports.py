@@ -112,7 +112,8 @@ def _put(records: ExportRecords, run: str, asset: str, origin: Path, one: dict[s
 
 @dataclass(frozen=True, slots=True)
 class ExportRecords:
-    """The records of a project, one file for each path."""
+    """The records of a project, one file for each path: which run of which asset wrote it, and its
+    hash. Only a file that is still as recorded is ever replaced."""
 
     home: Path
     state: Path

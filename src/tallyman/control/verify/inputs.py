@@ -145,16 +145,13 @@ class Bound:
         if self.sealed is None:
             return
         body, known = str(self.sealed["body"]), str(self.sealed["hash"])
-        try:
-            files = Seal.of_text(body).files
-        except ValueError:
-            files = None
-        if files is None or hashed(body) != known:
+        seal = Seal.if_whole(body)
+        if seal is None or hashed(body) != known:
             yield other_seal(known, hashed(body))
             return
         # These files are written once, when the run begins; a resume does not change them.
         for name in (MANIFEST, CONFIG):
-            then, now = files.get(name), _sha256_of(self.folder / name)
+            then, now = seal.files.get(name), _sha256_of(self.folder / name)
             if then != now:
                 yield file_change(name, then, now)
 
