@@ -45,14 +45,7 @@ class WrittenChange:
             "commit": str(self.commit.id) if self.commit else None,
             "actor": self.commit.actor if self.commit else None,
             "versions": {move.dataset: move.ordinal for move in moves},
-            "tables": {
-                name: {
-                    "inserted": one.rows_inserted,
-                    "updated": one.rows_updated,
-                    "deleted": one.rows_deleted,
-                }
-                for name, one in self.changed.items()
-            },
+            "tables": {name: _counts(one) for name, one in self.changed.items()},
         }
 
 
