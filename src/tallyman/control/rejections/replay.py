@@ -21,6 +21,7 @@ from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.run.target import TargetMaker
 from tallyman.control.target.assign import Assigner, files_there
 from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.make_target import TargetWork
 from tallyman.control.target.target_inputs import Corrections, TargetInputs
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
@@ -97,8 +98,8 @@ class ReplayTargetMaker(TargetMaker):
     def assign(self, assigner: Assigner, target: Target, attempt: int) -> Assignment:
         return assigner.assign(target, attempt, reusable=False)
 
-    def inputs(self, assignment: Assignment) -> TargetInputs:
-        item = self.items[assignment.target]
+    def inputs(self, work: TargetWork) -> TargetInputs:
+        item = self.items[work.assignment.target]
         return item.inputs(item.pins(self.bench.pins))
 
     def adapted(self, work: Work) -> Work:

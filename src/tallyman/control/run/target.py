@@ -14,7 +14,6 @@ from tallyman.control.run.workbench import Workbench
 from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment, TargetOutcome
 from tallyman.control.target.make_target import (
-    Evaluated,
     MakingHooks,
     TargetWork,
     attempt_tag,
@@ -26,11 +25,9 @@ from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError, TargetTimeout
 from tallyman.faults import Point
 from tallyman.on_demand import OnDemand
-from tallyman.state_folder import ready
 
 if TYPE_CHECKING:
     from tallyman.control.target import make
@@ -149,7 +146,7 @@ class TargetMaker:
             assignment = self.assign(bench.assigner, target, attempt)
             deadline = self._deadline(assignment)
             work = self._work(assignment, deadline)
-            inputs = self.inputs(assignment)
+            inputs = self.inputs(work)
             outcome = work.reused(inputs.pins)
             if outcome is not None:
                 bench.journal.record(outcome)
@@ -183,11 +180,8 @@ class TargetMaker:
     def assign(self, assigner: Assigner, target: Target, attempt: int) -> Assignment:
         return assigner.assign(target, attempt)
 
-    def inputs(self, assignment: Assignment) -> TargetInputs:
-        settings = self.bench.definitions.settings
-        doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
-        pins = self.bench.pins.files.of(assignment.target, assignment.inputs)
-        return TargetInputs(pins, memory=doors)
+    def inputs(self, work: TargetWork) -> TargetInputs:
+        return work.inputs(self.bench.pins.files)
 
     def adapted(self, work: Work) -> Work:
         return work
@@ -202,24 +196,23 @@ class TargetMaker:
         described = self.adapted(work.started(inputs))
         try:
             with deadline:
-                evaluated = work.make(described, inputs)
+                making = work.make(described, inputs)
             bench.journal.check()  # files of a run that was canceled meanwhile must not appear
         except RunTaken:
             bench.folder.drop(work.name, attempt)
             raise
         bench.folder.put(work.name, attempt)
         faults.reach(Point.FILES_PUT)
-        if bench.watch.stop.is_set() and not evaluated.making.result.status.good:
-            why: TallymanError = RunCanceled(bench.identity.run_id)
-            evaluated = replace(evaluated, making=_stopped(evaluated.making, why))
-        elif deadline.passed and not evaluated.making.result.status.good:
+        if bench.watch.stop.is_set() and not making.result.status.good:
+            making = _stopped(making, RunCanceled(bench.identity.run_id))
+        elif deadline.passed and not making.result.status.good:
             why = TargetTimeout(str(described.target), attempt, deadline.limit_s or 0)
-            evaluated = replace(evaluated, making=_stopped(evaluated.making, why))
-        placed = replace(described.folders, result=bench.folder.path / work.name)
-        evaluated = Evaluated(replace(described, folders=placed), evaluated.making, evaluated.pins)
-        if evaluated.making.digest is not None:
-            self.before_record(evaluated.work)
-        return self._record(work.outcome(evaluated))
+            making = _stopped(making, why)
+        folders = replace(described.folders, result=bench.folder.path / work.name)
+        placed = replace(described, folders=folders)
+        if making.digest is not None:
+            self.before_record(placed)
+        return self._record(work.outcome(placed, making, inputs.pins))
 
     def _record(self, outcome: TargetOutcome) -> TargetOutcome:
         self.bench.journal.record(outcome)

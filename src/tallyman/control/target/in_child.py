@@ -32,13 +32,11 @@ from tallyman.domain.pipeline.target import Reading, Target
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import RunFolder
-from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.errors import StorageFailed, TallymanError
 from tallyman.on_demand import imported_meanwhile
 from tallyman.registry.database import Database
 from tallyman.settings import STATE
-from tallyman.state_folder import ready
 
 
 class NoDatabase(Database):
@@ -131,22 +129,17 @@ def make(package: TargetPackage, projects: ProjectsOfChild) -> MadeTarget:
         first += lineage.first([target])
     work = TargetWork(assignment, definitions, folder, lineage, ChildHooks(first))
     try:
-        outcome = _outcome(work, files)
-    except OSError as error:
-        outcome = failed(
-            lineage, target, assignment.attempt, StorageFailed(str(target), str(error))
-        )
-    except TallymanError as error:
-        outcome = failed(lineage, target, assignment.attempt, error)
+        outcome = _outcome(work, work.inputs(files))
+    except (OSError, TallymanError) as error:
+        storage = isinstance(error, OSError)
+        why = StorageFailed(str(target), str(error)) if storage else error
+        outcome = failed(lineage, target, assignment.attempt, why)
     return MadeTarget(outcome=outcome.after(first), description=described)
 
 
-def _outcome(work: TargetWork, files: PinnedFiles) -> TargetOutcome:
-    assignment, settings = work.assignment, work.definitions.settings
-    doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
-    pins = files.of(assignment.target, assignment.inputs)
-    inputs = TargetInputs(pins, memory=doors)
-    reused = work.reused(pins)
+def _outcome(work: TargetWork, inputs: TargetInputs) -> TargetOutcome:
+    reused = work.reused(inputs.pins)
     if reused is not None:
         return reused
-    return work.outcome(work.make(work.started(inputs), inputs))
+    described = work.started(inputs)
+    return work.outcome(described, work.make(described, inputs), inputs.pins)

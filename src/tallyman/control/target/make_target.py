@@ -11,7 +11,7 @@ from uuid import uuid5
 
 from tallyman import faults
 from tallyman.control.bind.manifest import inputs_read
-from tallyman.control.bind.pinned_files import Pin
+from tallyman.control.bind.pinned_files import Pin, PinnedFiles
 from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
@@ -34,9 +34,11 @@ from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.run_folder import LEDGER, RunFolder
 from tallyman.engine.files.sizes import sizes
 from tallyman.engine.observer import Observer
+from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import TallymanError
 from tallyman.faults import Point
 from tallyman.on_demand import OnDemand, imported_meanwhile
+from tallyman.state_folder import ready
 
 MAKING_TARGETS = (
     "tallyman.control.target.make",
@@ -62,15 +64,6 @@ class MakingHooks(Observer):
 
     def opened(self, fragment: Fragment) -> None:
         """Receive a fragment whose files are about to be in the warehouse."""
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A target that was made, and whose files are where `work` says."""
-
-    work: Work
-    making: Making
-    pins: Mapping[str, Pin]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +94,12 @@ class TargetWork:
         return prepare_fragments.PreparedFragments(
             self.assignment, workspace.warehouse, workspace.home, opened
         )
+
+    def inputs(self, files: PinnedFiles) -> TargetInputs:
+        """Pin what is assigned; doors that earlier runs measured are not measured again."""
+        settings = self.definitions.settings
+        doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
+        return TargetInputs(files.of(self.assignment.target, self.assignment.inputs), memory=doors)
 
     # ---- unchanged -------------------------------------------------------------------------
 
@@ -180,19 +179,18 @@ class TargetWork:
             volume=work.volume.compared(assignment.before, assignment.options.accept_shrink),
         )
 
-    def make(self, work: Work, inputs: TargetInputs) -> Evaluated:
+    def make(self, work: Work, inputs: TargetInputs) -> Making:
         """Evaluate and prove the target; its files are not in their place yet."""
         refuse_foreign_files(records_of(self.definitions.settings), work)
         maker = make.Maker(self.definitions.spark(), self.definitions.checked())
-        return Evaluated(work, maker.make(work, inputs, self.hooks), inputs.pins)
+        return maker.make(work, inputs, self.hooks)
 
     # ---- outcome ---------------------------------------------------------------------------
 
-    def outcome(self, evaluated: Evaluated) -> TargetOutcome:
-        """Describe what was made, and take the output into the warehouse as a fragment that is not
-        in any version yet."""
-        work, making, target = evaluated.work, evaluated.making, evaluated.work.target
-        place = work.folders.result
+    def outcome(self, work: Work, making: Making, pins: Mapping[str, Pin]) -> TargetOutcome:
+        """Describe what was made, whose files are where `work` says, and take the output into the
+        warehouse as a fragment that is not in any version yet."""
+        target, place = work.target, work.folders.result
         metadata = making.metadata(work.run) | {"bytes": sizes(place)}
         metadata |= {"meta": dict(work.asset.meta)}
         if making.digest is None:
@@ -200,16 +198,16 @@ class TargetWork:
                 target=target,
                 result=making.result,
                 metadata=metadata,
-                events=tuple(self.lineage.ended(target, making.result, evaluated.pins, place)),
+                events=tuple(self.lineage.ended(target, making.result, pins, place)),
                 retryable=making.error is not None and making.error.retryable,
             )
         asks = work.asset.approval if making.asks else None
-        made = self._prepared(evaluated, making.digest, metadata)
+        made = self._prepared(work, making, pins, making.digest, metadata)
         result = making.result.with_status(Status.WAITING) if asks else making.result
         rejections = made.metadata.get(REJECTIONS_FRAGMENT)
         listed = [f for f in made.registered if str(f.id) == rejections]
         paths = self.definitions.workspace.warehouse.paths(listed) if listed else None
-        events = self.lineage.ended(target, result, evaluated.pins, place, paths)
+        events = self.lineage.ended(target, result, pins, place, paths)
         return TargetOutcome(
             target=target,
             result=result,
@@ -219,8 +217,14 @@ class TargetWork:
             events=tuple(events),
         )
 
-    def _prepared(self, evaluated: Evaluated, digest: str, metadata: Mapping[str, object]) -> Made:
-        run, work, making = self.assignment.run, evaluated.work, evaluated.making
+    def _prepared(
+        self,
+        work: Work,
+        making: Making,
+        pins: Mapping[str, Pin],
+        digest: str,
+        metadata: Mapping[str, object],
+    ) -> Made:
         spark, watch, place = self.definitions.spark(), Stopwatch("staging"), work.folders.result
         fragments = self._fragments
         fragment, counts = fragments.prepare(spark, work.asset, place, digest)
@@ -233,12 +237,12 @@ class TargetWork:
         replay = self.assignment.options.replay
         # A replay that adds rows read only the replayed records.
         read = {} if replay and work.asset.name in replay.adds else making.records_read
-        counts |= {"inputs": inputs_read(evaluated.pins, read)}
+        counts |= {"inputs": inputs_read(pins, read)}
         counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
         return Made(
-            consumed=tuple(consumed(evaluated.pins)),
+            consumed=tuple(consumed(pins)),
             digest=digest,
-            location=f"{run.folder}/{self.name}/output",
+            location=f"{self.assignment.run.folder}/{self.name}/output",
             fragment=fragment,
             metadata={**metadata, **counts},
             registered=beside,
