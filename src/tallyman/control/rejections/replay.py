@@ -125,4 +125,4 @@ class ReplayTargetMaker(TargetMaker):
             if item.whole:
                 Resolutions(tx).carry_discards(first.run_id, item.target, to=run.id)
 
-        journal.replays(work)
+        journal.write(work)  # takes effect when the run is published

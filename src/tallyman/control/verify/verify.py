@@ -212,9 +212,7 @@ def _arithmetic(asset: str, ledger: StoredLedger) -> list[str]:
 
 def _compare(again: Again) -> Discrepancy:
     if not again.ledger.has_keys:
-        return compare_by_digest(
-            again.asset, again.plan, again.clock, again.inputs, again.ledger, again.place
-        )
+        return compare_by_digest(again)
     found = compare_keys(again.accounted, again.ledger, again.place)
     return found + compare_units(again.spark(), again.ledger, again.place)
 
