@@ -112,10 +112,8 @@ class TargetWork:
         if dependency_hash(consumed(pins)) != last.dependency_hash:
             return None
         target = self.assignment.target
-        result = AssetResult(
-            name=target.asset,
-            partition=target.partition,
-            status=Status.SKIPPED,
+        result = replace(
+            AssetResult.of(target, Status.SKIPPED),
             rows_out=earlier.rows,
             unchanged_since=str(last.metadata.get("run", last.run_id)),
         )
@@ -259,13 +257,7 @@ class TargetWork:
 
 def failed(lineage: RunEvents, target: Target, attempt: int, error: TallymanError) -> TargetOutcome:
     """Describe a target that could not be made."""
-    result = AssetResult(
-        name=target.asset,
-        partition=target.partition,
-        attempt=attempt,
-        status=Status.FAILED,
-        error=error.facts(),
-    )
+    result = AssetResult.of(target, Status.FAILED, attempt=attempt, error=error.facts())
     return TargetOutcome(
         target=target,
         result=result,
