@@ -12,7 +12,7 @@ from tallyman.control.dispatch import follow
 from tallyman.control.pipeline import past_versions
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run import begin, cancel
+from tallyman.control.run import begin
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.options import Options
@@ -32,6 +32,7 @@ from tallyman.registry.run.materializations import Materializations
 
 if TYPE_CHECKING:
     from tallyman.control.conclude import approve
+    from tallyman.control.run import cancel
     from tallyman.control.run.execute import Execution
     from tallyman.control.run.progress import Listener
     from tallyman.control.tasks import advance, run_tasks
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 else:
     server_runs = OnDemand("tallyman.project.server_runs")
     approve = OnDemand("tallyman.control.conclude.approve")
+    cancel = OnDemand("tallyman.control.run.cancel")
     advance = OnDemand("tallyman.control.tasks.advance")
     run_tasks = OnDemand("tallyman.control.tasks.run_tasks")
 
