@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from tallyman import faults
 from tallyman.control.run.workbench import Workbench
-from tallyman.control.target.assign import Assigner
 from tallyman.control.target.assignment import Assignment, TargetOutcome
 from tallyman.control.target.make_target import (
     MakingHooks,
@@ -143,7 +142,7 @@ class TargetMaker:
     def _outcome(self, target: Target, attempt: int) -> TargetOutcome:
         bench = self.bench
         try:
-            assignment = self.assign(bench.assigner, target, attempt)
+            assignment = bench.assigner.assign(target, attempt)
             deadline = self._deadline(assignment)
             work = self._work(assignment, deadline)
             inputs = self.inputs(work)
@@ -176,9 +175,6 @@ class TargetMaker:
         return TargetWork(assignment, bench.definitions, bench.folder, bench.lineage, hooks)
 
     # ---- overridden by a replay -----------------------------------------------------------
-
-    def assign(self, assigner: Assigner, target: Target, attempt: int) -> Assignment:
-        return assigner.assign(target, attempt)
 
     def inputs(self, work: TargetWork) -> TargetInputs:
         return work.inputs(self.bench.pins.files)
