@@ -214,7 +214,7 @@ def test_the_address_of_the_owner_is_enough_for_a_backup(
     tallyman: Callable[..., str], home: Path
 ) -> None:
     address = tallyman("url", "--owner").strip()
-    dump = Embedded(home / ".tallyman").programs / "pg_dump"
+    dump = Embedded(home / ".tallyman").data.programs / "pg_dump"
     done = subprocess.run([str(dump), address], capture_output=True, text=True, check=True)
     assert "CREATE TABLE public.materializations" in done.stdout
 

@@ -20,7 +20,6 @@ from tallyman.domain.task.event import Scope
 from tallyman.domain.task.fence import AttemptReport, Fence, ReportStatus
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.task.task import DEFAULT_POOL, TARGET, NewTask, Task, TaskTemplate, TriggerKind
-from tallyman.engine.observer import SILENT
 from tallyman.registry.run.materializations import Materializations
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.task.pools import Pools
@@ -89,7 +88,7 @@ class Bench:
         with pytest.MonkeyPatch.context() as patch, own_sessions(patch):
             projects = ProjectsOfChild()
             try:
-                made = make(carried, projects, SILENT)
+                made = make(carried, projects)
             finally:
                 projects.open(carried).session.leave_mode()
         return MadeTarget.of_json(_carried(made.to_json()))

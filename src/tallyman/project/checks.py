@@ -17,8 +17,7 @@ from tallyman.control.verify.can_reproduce import Reproducible
 from tallyman.control.verify.inputs import Bound, Checked
 from tallyman.control.verify.reopen import Again
 from tallyman.control.verify.reproduce import AgainListener, Reproduction, pinned_spark
-from tallyman.control.verify.verify import Case, Verification, verify
-from tallyman.control.verify.versions import differing_versions
+from tallyman.control.verify.verify import Case, Verification, differing_versions, verify
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.history.reproduction import Reproduced

@@ -16,7 +16,7 @@ from tallyman.registry.database import Transaction
 from tallyman.registry.run.invalidations import Invalidations
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets, readable
-from tallyman.registry.version.overview import Overview
+from tallyman.registry.version.overview import overview
 from tallyman.registry.version.snapshots import Snapshots
 
 
@@ -64,7 +64,7 @@ class ProjectDatasets:
         """List the datasets of every pipeline of the organisation that this one may read: producer,
         consumers, backend and location."""
         owner = self.workspace.owner
-        rows = self.workspace.database.durably(lambda tx: Overview(tx).datasets(owner))
+        rows = self.workspace.database.durably(lambda tx: overview(tx, owner))
         for row in rows:
             root, dataset = row.pop("warehouse"), row.pop("id")
             own = row["pipeline"] == owner.project

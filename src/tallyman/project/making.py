@@ -13,7 +13,7 @@ from tallyman.control.dispatch import follow
 from tallyman.control.pipeline import past_versions
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.run import begin, cancel
+from tallyman.control.run import begin
 from tallyman.control.tasks import advance, run_tasks
 from tallyman.domain.account.fate import Evidence
 from tallyman.domain.history.materialization import RunMadeBy, RunRecord
@@ -25,6 +25,7 @@ from tallyman.domain.pipeline.selection import find_asset, named, select
 from tallyman.domain.pipeline.threshold import Thresholds
 from tallyman.errors import NotFound, RunRemoved, UsageError
 from tallyman.errors.wording import nearest
+from tallyman.on_demand import OnDemand
 from tallyman.project.runs import ProjectRuns
 from tallyman.project.server_runs import ServerRuns
 from tallyman.registry.audit import Audit
@@ -33,8 +34,11 @@ from tallyman.registry.run.lineage import Lineage
 from tallyman.registry.run.materializations import Materializations
 
 if TYPE_CHECKING:
+    from tallyman.control.run import cancel
     from tallyman.control.run.execute import Execution
     from tallyman.control.run.progress import Listener
+else:
+    cancel = OnDemand("tallyman.control.run.cancel")
 
 MOST_JOBS = 32
 

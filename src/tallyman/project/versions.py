@@ -57,13 +57,15 @@ class ProjectVersions:
     def expose(self, dataset: str) -> Dataset:
         """Show a dataset to outside readers."""
         return self._relabel(
-            dataset, lambda tx, meant: rename.expose(tx, meant, self.workspace.actor)
+            dataset,
+            lambda tx, meant: rename.expose(tx, meant, self.workspace.actor, published=True),
         )
 
     def hide(self, dataset: str) -> Dataset:
         """Hide a dataset from outside readers; the project still reads it."""
         return self._relabel(
-            dataset, lambda tx, meant: rename.hide(tx, meant, self.workspace.actor)
+            dataset,
+            lambda tx, meant: rename.expose(tx, meant, self.workspace.actor, published=False),
         )
 
     def differing_outside(self, dataset: str | None = None) -> list[OutsideEntry]:
@@ -81,7 +83,7 @@ class ProjectVersions:
     def restore_outside(self) -> list[OutsideEntry]:
         """Let outside readers find everything as it was published; return what was wrong."""
         owner, actor = self.workspace.owner, self.workspace.actor
-        return self.workspace.database.durably(lambda tx: outside.put_all_right(tx, owner, actor))
+        return self.workspace.database.durably(lambda tx: outside.put_right(tx, owner, None, actor))
 
     def _relabel(self, dataset: str, change: Callable[[Transaction, UUID], Dataset]) -> Dataset:
         # Find the dataset first: when the transaction is repeated, its old name may not exist

@@ -70,7 +70,7 @@ class Database:
     def __init__(self, url: str | None, state: Path, *, most_idle: int = MOST_IDLE) -> None:
         self._given = url
         self.most_idle = most_idle
-        self._state = state
+        self.state = state
         self._embedded: Embedded | None = None
         self._idle: list[Transaction] = []
         self._lock = threading.Lock()
@@ -84,13 +84,9 @@ class Database:
         return self._given is None
 
     @property
-    def state(self) -> Path:
-        return self._state
-
-    @property
     def is_new(self) -> bool:
         """True if the embedded server has no database yet: nothing has been recorded."""
-        return self.embedded and not Embedded(self._state).exists
+        return self.embedded and not Embedded(self.state).data.exists
 
     # ---- address --------------------------------------------------------------------------
 
@@ -112,7 +108,7 @@ class Database:
     def _own(self) -> Embedded:
         with self._lock:
             if self._embedded is None:
-                starting = Embedded(self._state)
+                starting = Embedded(self.state)
                 starting.start()
                 self._embedded = starting
                 atexit.register(self.close)
@@ -121,7 +117,7 @@ class Database:
     @property
     def place(self) -> str:
         """The address for people, without a password."""
-        return Embedded(self._state).place if self._given is None else redacted(self._given)
+        return Embedded(self.state).place if self._given is None else redacted(self._given)
 
     def close(self, *, leave_running: bool = False) -> None:
         with self._lock:

@@ -55,11 +55,11 @@ def status(database: Database) -> DatabaseStatus:
     try:
         if database.embedded:
             own = Embedded(database.state)
-            if not own.exists:
+            if not own.data.exists:
                 facts["state"] = "never_started"
             elif not own.running:
                 facts["state"] = "stopped"
-            facts["programs"] = str(own.programs)
+            facts["programs"] = str(own.data.programs)
         if facts["state"] != "never_started":
             facts |= _answers(database)
     except DatabaseUnavailable as error:
@@ -89,6 +89,6 @@ def psql(database: Database, arguments: Sequence[str]) -> tuple[list[str], dict[
     everybody can see."""
     address, password = without_secrets(database.url())
     found = None if database.embedded else shutil.which("psql")
-    program = found or str(Embedded(database.state).programs / "psql")
+    program = found or str(Embedded(database.state).data.programs / "psql")
     secret = {} if password is None else {"PGPASSWORD": password}
     return [program, f"--dbname={address}", *arguments], {**os.environ, **secret}

@@ -7,7 +7,6 @@ from typing import Any
 
 from tallyman.control.target.in_child import ProjectsOfChild, make
 from tallyman.control.target.package import TargetPackage
-from tallyman.engine.observer import SILENT
 from tallyman.worker.child import Channel
 
 _projects = ProjectsOfChild()
@@ -22,7 +21,7 @@ def work(task: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Make the target that the task was assigned. The server records the outcome, also of a
     failure."""
     package = TargetPackage.of_json(task["package"])
-    made = make(package, _projects, SILENT)
+    made = make(package, _projects)
     outcome = made.outcome
     if outcome.made is not None or outcome.reused is not None:
         return {"made": made.to_json()}

@@ -162,7 +162,7 @@ def _source(pipeline: Pipeline, pins: BoundPins, target: Target, reading: Readin
 def _dataset(pins: BoundPins, reading: Reading, fragments: Sequence[Fragment]) -> BoundInput:
     dataset = fragments[0].dataset_id
     return BoundInput(
-        kind="dataset" if reading.shared else "table" if reading.of_table else "asset",
+        kind=reading.kind,
         path=reading.shared.dataset if reading.shared else None,
         dataset_id=str(dataset),
         version=(pins.ordinals or {}).get(dataset),
@@ -248,3 +248,26 @@ def _locations(
             for target, place in places.items()
         },
     }
+
+
+def inputs_read(pins: Mapping[str, Pin], records: Mapping[str, int]) -> list[dict[str, Any]]:
+    """List files, bytes and records of each input, and the version of each dataset: None if this
+    run makes it."""
+    return [
+        _input(name, pin) | ({"rows": records[name]} if name in records else {})
+        for name, pin in pins.items()
+    ]
+
+
+def _input(name: str, pin: Pin) -> dict[str, Any]:
+    reading, files = pin.reading, pin.files
+    facts: dict[str, Any] = {
+        "name": name,
+        "partition": reading.partition,
+        "kind": reading.kind,
+        "files": len(files.files),
+        "bytes": files.bytes,
+    }
+    if pin.version is None:
+        return facts | {"hash": files.content_hash}
+    return facts | {"version": pin.version.version, "hash": digest_of(pin.fragments)}

@@ -18,15 +18,14 @@ ENDS = ("lineage/run_complete.json", "lineage/run_fail.json")
 
 def result_of(row: Materialization) -> AssetResult:
     """Build a target's result from its registry row."""
-    name, partition = row.target.asset, row.target.partition
     if row.status is Status.PENDING:
         error = {"code": "not_run", "message": "an input did not succeed, or the run ended first"}
-        return AssetResult(name=name, partition=partition, status=row.status, error=error)
+        return AssetResult.of(row.target, row.status, error=error)
     if row.status is Status.RUNNING:
-        return AssetResult(name=name, partition=partition, status=row.status, attempt=row.attempt)
+        return AssetResult.of(row.target, row.status, attempt=row.attempt)
     if "status" not in row.metadata:
         error = {"code": "interrupted", "message": row.error_message or "it was interrupted"}
-        return AssetResult(name=name, partition=partition, status=row.status, error=error)
+        return AssetResult.of(row.target, row.status, error=error)
     found = AssetResult.of_json(row.metadata)
     return found if found.status is Status.HALTED else found.with_status(row.status)
 

@@ -78,9 +78,7 @@ class AssetFacts:
         return found
 
     def starting(self, target: Target, attempt: int) -> LineageAsset:
-        result = AssetResult(
-            name=target.asset, partition=target.partition, status=Status.RUNNING, attempt=attempt
-        )
+        result = AssetResult.of(target, Status.RUNNING, attempt=attempt)
         return self._defined(target, LineageAsset(result=result, folder=self._place(target)))
 
     def ended(

@@ -56,9 +56,7 @@ class RunEvents:
 
     def started(self, target: Target, attempt: int) -> Events:
         self._begun.add((target, attempt))
-        result = AssetResult(
-            name=target.asset, partition=target.partition, status=Status.RUNNING, attempt=attempt
-        )
+        result = AssetResult.of(target, Status.RUNNING, attempt=attempt)
         return self._emitter.started(result, lambda: self._assets.starting(target, attempt))
 
     def ended(

@@ -123,8 +123,7 @@ def _name(tx: Transaction, plan: ChangePlan, actor: str) -> None:
         if one.dataset_id and one.rename_to:
             rename.rename(tx, UUID(one.dataset_id), one.rename_to, actor)
         if one.dataset_id and one.publish is not None:
-            change = rename.expose if one.publish else rename.hide
-            change(tx, UUID(one.dataset_id), actor)
+            rename.expose(tx, UUID(one.dataset_id), actor, published=one.publish)
 
 
 def asking(plan: ChangePlan, owner: Owner, actor: str) -> Publication:

@@ -120,7 +120,8 @@ def _work_out(
     removed -= {f.id for f in live.values() if f.partition in same}
     wanted = [f for f in adds.values() if f.partition not in same]
     if change.operation is Operation.APPEND:
-        _check_not_taken_back(tx, dataset, change)
+        # It left out rows because they were there.
+        _check_scopes(tx, dataset, change, change.scopes, may_grow=True)
         # Appending no rows makes no version, except the first version of a dataset.
         wanted = [fragment for fragment in wanted if fragment.rows or not live]
     added = {f.id: f for f in wanted if f.id not in live}
@@ -165,26 +166,19 @@ def _check_scopes(
     dataset: Dataset,
     change: Change,
     scopes: Set[str | None],
+    *,
+    may_grow: bool = False,
 ) -> None:
-    """Check that the replaced partitions are unchanged since the work began; other partitions may
-    have moved."""
+    """Check that these partitions are unchanged since the work began, or have at least lost no rows
+    if they `may_grow`; other partitions may have moved."""
     if change.expected is not None or dataset.ordinal == change.read_at:
         return
     then = Fragments(tx).scopes_at(dataset.id, change.read_at)
     now = Fragments(tx).scopes_at(dataset.id, dataset.ordinal)
-    if any(then.get(scope) != now.get(scope) for scope in scopes):
-        raise VersionConflict(dataset.name, change.read_at, dataset.ordinal)
-
-
-def _check_not_taken_back(tx: Transaction, dataset: Dataset, change: Change) -> None:
-    """Check that no rows were removed since the work began: the append left out rows because they
-    were there."""
-    if change.expected is not None or dataset.ordinal == change.read_at:
-        return
-    then = Fragments(tx).scopes_at(dataset.id, change.read_at)
-    now = Fragments(tx).scopes_at(dataset.id, dataset.ordinal)
-    if any(then.get(scope, set()) - now.get(scope, set()) for scope in change.scopes):
-        raise VersionConflict(dataset.name, change.read_at, dataset.ordinal)
+    for scope in scopes:
+        before, after = then.get(scope, set()), now.get(scope, set())
+        if before - after if may_grow else before != after:
+            raise VersionConflict(dataset.name, change.read_at, dataset.ordinal)
 
 
 def _check_there(tx: Transaction, dataset: Dataset, added: Mapping[UUID, Fragment]) -> None:

@@ -18,7 +18,7 @@ from tallyman.engine.files.past_run import Run
 from tallyman.engine.files.run_folder import TRACE, UNFINISHED
 from tallyman.errors import TallymanError, TraceDiscarded
 from tallyman.registry.database import Transaction
-from tallyman.registry.run.discards import Discards
+from tallyman.registry.run.discards import take_back
 from tallyman.registry.run.materializations import Materializations
 
 STAYING = (Status.SUCCESS, Status.WAITING)
@@ -31,7 +31,7 @@ def mark(tx: Transaction, home: Path, run: RunRecord) -> list[Path]:
     """
     rows = Materializations(tx).of_run(run.id)
     traced = [row.id for row in rows if row.status is Status.SUCCESS and _is_traced(home, row)]
-    Discards(tx).add(run.id, traced, TraceDiscarded(run.name).facts())
+    take_back(tx, run.id, traced, TraceDiscarded(run.name).facts())
     return leftovers(home, run, Materializations(tx).of_run(run.id))
 
 

@@ -45,14 +45,7 @@ class WrittenChange:
             "commit": str(self.commit.id) if self.commit else None,
             "actor": self.commit.actor if self.commit else None,
             "versions": {move.dataset: move.ordinal for move in moves},
-            "tables": {
-                name: {
-                    "inserted": one.rows_inserted,
-                    "updated": one.rows_updated,
-                    "deleted": one.rows_deleted,
-                }
-                for name, one in self.changed.items()
-            },
+            "tables": {name: _counts(one) for name, one in self.changed.items()},
         }
 
 
@@ -66,14 +59,10 @@ class Writing:
 
     def mutate(self, mutation: Mutation) -> WrittenChange:
         with self._disk():
-            return self._mutate(mutation)
-
-    def _mutate(self, mutation: Mutation) -> WrittenChange:
-        held = self._hold(
-            needed(self.workspace.pipeline.tables, mutation), mutation.expected_versions
-        )
-        changed = mutate(held, mutation.statements, self._folder)
-        return self._commit("mutate", changed, mutation.message)
+            names = needed(self.workspace.pipeline.tables, mutation)
+            held = self._hold(names, mutation.expected_versions)
+            changed = mutate(held, mutation.statements, self._folder)
+            return self._commit("mutate", changed, mutation.message)
 
     def load(
         self, name: str, file: Path, mode: Mode, expected: int | None, message: str | None
@@ -184,14 +173,12 @@ class Writing:
         return described(self.workspace.warehouse, dataset, whole)
 
     def _publish(self, tx: Transaction, asked: Publication) -> Commit | None:
+        names = {dataset.id: dataset.name for dataset in self._datasets.values()}
         for change in asked.changes:
             for fragment in change.adds:
                 if not Fragments(tx).prepare(fragment, None):
-                    raise FragmentGone(self._name_of(fragment.dataset_id))
+                    raise FragmentGone(names[fragment.dataset_id])
         return publish(tx, self.workspace.warehouse, asked)
-
-    def _name_of(self, dataset: UUID) -> str:
-        return next(d.name for d in self._datasets.values() if d.id == dataset)
 
     def _discard(self) -> None:
         """Delete the files after a lost race or an error; what remains is left to `cleanup`."""

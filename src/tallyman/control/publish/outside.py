@@ -14,25 +14,17 @@ from tallyman.registry.version.outside_entries import OutsideEntries
 
 
 def put_right(
-    tx: Transaction, owner: Owner, datasets: Iterable[UUID], actor: str
+    tx: Transaction, owner: Owner, datasets: Iterable[UUID] | None, actor: str
 ) -> list[OutsideEntry]:
-    """Make the entries of these datasets those of their current versions, and return what was
-    wrong. The caller has locked the datasets."""
-    return _write(tx, owner, OutsideEntries(tx, owner.org).differing(datasets), actor)
-
-
-def put_all_right(tx: Transaction, owner: Owner, actor: str) -> list[OutsideEntry]:
-    """Make all entries of the organisation right, and remove those that belong to no dataset."""
-    wrong = OutsideEntries(tx, owner.org).differing()
-    Datasets(tx).lock({entry.dataset for entry in wrong if entry.dataset})
-    # Compare again under the lock: a dataset may have moved since.
-    return _write(tx, owner, OutsideEntries(tx, owner.org).differing(), actor)
-
-
-def _write(
-    tx: Transaction, owner: Owner, wrong: list[OutsideEntry], actor: str
-) -> list[OutsideEntry]:
-    OutsideEntries(tx, owner.org).put({entry.name: entry.expected for entry in wrong})
+    """Make the entries of these datasets, which the caller has locked, those of their current
+    versions, and return what was wrong; of all datasets of the organisation if none are given, and
+    then remove those that belong to no dataset."""
+    entries = OutsideEntries(tx, owner.org)
+    if datasets is None:
+        # They are compared again under the lock: a dataset may have moved since.
+        Datasets(tx).lock({entry.dataset for entry in entries.differing() if entry.dataset})
+    wrong = entries.differing(datasets)
+    entries.put({entry.name: entry.expected for entry in wrong})
     for entry in wrong:
         details = {"expected": entry.expected, "found": entry.found}
         Audit(tx, owner).add("outside_entry.restored", actor, entry.name, details=details)

@@ -29,17 +29,8 @@ def rename(tx: Transaction, dataset: UUID, name: str, actor: str) -> Dataset:
     return renamed
 
 
-def expose(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
-    """Show a dataset to outside readers."""
-    return _expose(tx, dataset, True, actor)
-
-
-def hide(tx: Transaction, dataset: UUID, actor: str) -> Dataset:
-    """Hide a dataset from everybody but its project."""
-    return _expose(tx, dataset, False, actor)
-
-
-def _expose(tx: Transaction, dataset: UUID, published: bool, actor: str) -> Dataset:
+def expose(tx: Transaction, dataset: UUID, actor: str, *, published: bool) -> Dataset:
+    """Show a dataset to outside readers, or hide it from everybody but its project."""
     found = Datasets(tx).lock([dataset])[dataset]
     put_right(tx, found.owner, [dataset], actor)
     if found.published is published:

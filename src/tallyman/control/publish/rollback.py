@@ -7,28 +7,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from uuid import UUID
 
-import duckdb
-
 from tallyman.control.publish.commit import publish
 from tallyman.domain.version.commit import Change, Commit, Operation, Publication
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind, asset_of
 from tallyman.domain.version.mutation import referrers
 from tallyman.domain.version.owner import Owner
-from tallyman.domain.version.table import Reference, Table
-from tallyman.engine.files.duck import connect
-from tallyman.engine.table.file import read_files
-from tallyman.engine.table.rules import miscount, miscounted, shown
-from tallyman.engine.table.state import Held
-from tallyman.engine.table.values import arrow_schema
+from tallyman.domain.version.table import Table
+from tallyman.engine.table.state import Held, TableState
 from tallyman.engine.warehouse.warehouse import Warehouse
-from tallyman.errors import MutationRefused, NothingToRead, UsageError
+from tallyman.errors import NothingToRead, UsageError
 from tallyman.registry.database import Transaction
 from tallyman.registry.run.pipelines import Pipelines
 from tallyman.registry.version.commits import Commits
 from tallyman.registry.version.datasets import Datasets
 from tallyman.registry.version.fragments import Fragments
-
-SAMPLES = 5
 
 
 def to_commit(
@@ -142,6 +134,8 @@ def _check_references(
     going: tuple[Dataset, Change],
     others: Iterable[Dataset],
 ) -> None:
+    """Raise MutationRefused if a row of one of these tables refers to a missing key of another, or
+    too few or too many do."""
     dataset, change = going
     if dataset.producer not in tables:
         return
@@ -149,7 +143,12 @@ def _check_references(
     for other in others:
         fragments = Fragments(tx).at(other.id, other.ordinal).values()
         held[other.producer] = _held(warehouse, tables[other.producer], fragments)
-    check_references(held)
+    with TableState(held, whole=()) as state:
+        for name, one in held.items():
+            if known := {r.column for r in one.table.references if r.table in held}:
+                state.check_references(name, state.name(name), known)
+        state.changes[dataset.producer].updated = 1  # count what refers to it, and it to others
+        state.check_counts()
 
 
 def _held(warehouse: Warehouse, table: Table, fragments: Iterable[Fragment]) -> Held:
@@ -171,42 +170,3 @@ def asking(key: UUID, actor: str, owner: Owner, message: str | None) -> Publicat
     return Publication(
         key=key, kind="rollback", actor=actor, owner=owner, changes=(), message=message
     )
-
-
-def check_references(held: Mapping[str, Held]) -> None:
-    """Raise MutationRefused if a row refers to a missing key; only for tables in `held`."""
-    with connect() as connection:
-        for name, one in held.items():
-            for reference in one.table.references:
-                if reference.table not in held:
-                    continue
-                target = held[reference.table]
-                connection.register("refers", _column(one, reference.column))
-                connection.register("keys", _column(target, reference.to))
-                found = connection.execute(
-                    "SELECT value, count(*) FROM refers WHERE value IS NOT NULL "
-                    "AND value NOT IN (SELECT value FROM keys WHERE value IS NOT NULL) "
-                    "GROUP BY value ORDER BY value"
-                ).fetchall()
-                if found:
-                    to = f"{reference.table}.{reference.to}"
-                    samples = [
-                        f"{reference.column} = {shown(value)} is not in {to}"
-                        for value, _ in found[:SAMPLES]
-                    ]
-                    raise MutationRefused(name, "reference", sum(n for _, n in found), samples)
-                if reference.counts:
-                    _check_counts(connection, name, reference)
-
-
-def _check_counts(connection: duckdb.DuckDBPyConnection, name: str, reference: Reference) -> None:
-    alike = replace(reference, column="value", to="value")
-    found = connection.execute(f"{miscounted('refers', 'keys', alike)} ORDER BY 1").fetchall()
-    if found:
-        samples = [miscount(name, reference, *row) for row in found[:SAMPLES]]
-        raise MutationRefused(name, f"the number of {reference.column}", len(found), samples)
-
-
-def _column(held: Held, column: str) -> object:
-    paths = [path for listed in held.fragments.values() for path in listed]
-    return read_files(paths, arrow_schema(held.table), [column]).rename_columns(["value"])

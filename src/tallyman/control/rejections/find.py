@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from tallyman.control.rejections.chosen import Chosen
 from tallyman.domain.history.materialization import Materialization, RunRecord
 from tallyman.domain.pipeline.target import Target
-from tallyman.engine.files.past_run import Run
 from tallyman.engine.readback.dead_letters import Letters
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.materializations import Materializations
@@ -53,12 +53,11 @@ class RejectedRecord:
 
 
 @contextmanager
-def rejected(
-    database: Database, run: Run, record: RunRecord | None, asset: str | None = None
-) -> Iterator[RejectedRecord]:
+def rejected(database: Database, chosen: Chosen) -> Iterator[RejectedRecord]:
     """Open the rejections of a run. For a run that the registry does not know, all of them are
     open."""
-    places = run.places(asset)
+    run, record = chosen.run, chosen.record
+    places = run.places(chosen.asset)
     for place in places.values():
         run.vouched.check(place, "errors")
     found: dict[str, Standing] = {}

@@ -15,7 +15,7 @@ from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import known_key
 from tallyman.control.pipeline.workspace import Workspace
 from tallyman.control.rejections.chosen import Chosen
-from tallyman.control.rejections.find import RejectedRecord, rejected
+from tallyman.control.rejections.find import rejected
 from tallyman.control.rejections.prepare import Preparation
 from tallyman.control.rejections.replay import ReplayTargetMaker, TargetReplay
 from tallyman.control.run import begin
@@ -98,7 +98,7 @@ class Rejections:
 
     def summary(self, chosen: Chosen, *, only_open: bool = False) -> list[dict[str, Any]]:
         """Count rejections by target, type and step, in total and by state."""
-        with self._rejected(chosen) as found:
+        with rejected(self.workspace.database, chosen) as found:
             return found.letters.summary(only_open=only_open)
 
     def listed(
@@ -110,7 +110,7 @@ class Rejections:
         only_open: bool = False,
         limit: int = 20,
     ) -> tuple[int, list[dict[str, Any]]]:
-        with self._rejected(chosen) as found:
+        with rejected(self.workspace.database, chosen) as found:
             return found.letters.listed(
                 key=key,
                 hidden=hashed(known_key(self.workspace.settings), key) if key is not None else None,
@@ -122,13 +122,8 @@ class Rejections:
 
     def counts(self, chosen: Chosen) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """Count records by state, and by the replay that resolved them."""
-        with self._rejected(chosen) as found:
+        with rejected(self.workspace.database, chosen) as found:
             return found.letters.records(), found.letters.replays()
-
-    @contextmanager
-    def _rejected(self, chosen: Chosen) -> Iterator[RejectedRecord]:
-        with rejected(self.workspace.database, chosen.run, chosen.record, chosen.asset) as found:
-            yield found
 
     # ---- discard ------------------------------------------------------------------------------
 
@@ -138,7 +133,7 @@ class Rejections:
         if not reason.strip():
             raise UsageError("--reason must not be empty")
         key, actor = uuid4(), self.workspace.actor
-        with self._rejected(chosen) as found:
+        with rejected(self.workspace.database, chosen) as found:
             found.letters.choose(chosen.where)
             targets = found.letters.targets()
 
@@ -172,11 +167,10 @@ class Rejections:
         ordinals = self.workspace.database.durably(
             lambda tx: Datasets(tx).ordinals(self.workspace.owner)
         )
-        with self._rejected(chosen) as found, self._aside() as aside:
+        with rejected(self.workspace.database, chosen) as found, self._aside() as aside:
             letters = found.letters
-            records, replays = letters.records(), letters.replays()
+            nothing = Replayed(of=record.name, records=letters.records(), replays=letters.replays())
             letters.choose(chosen.where)
-            nothing = Replayed(of=record.name, records=records, replays=replays)
             if not letters.targets():
                 return nothing
             assets = list(dict.fromkeys(found.standings[n].target.asset for n in letters.targets()))
@@ -196,7 +190,7 @@ class Rejections:
                 return nothing
             if dry_run:
                 tried = [self._tried(preparation, item, letters) for item in items]
-                return Replayed(of=record.name, records=records, replays=replays, outcomes=tried)
+                return replace(nothing, outcomes=tried)
             execution = self._begun(preparation, items, options, listen)
             try:
                 result = execution.execute()
@@ -204,9 +198,7 @@ class Rejections:
                 execution.abandon()
                 raise
             outcomes = self._outcomes(result, items, letters)
-        return Replayed(
-            of=record.name, records=records, replays=replays, outcomes=outcomes, run=result
-        )
+        return replace(nothing, outcomes=outcomes, run=result)
 
     @contextmanager
     def _aside(self) -> Iterator[Path]:

@@ -19,8 +19,8 @@ from tallyman.control.bind.inputs import Pins
 from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.rejections.find import RejectedRecord, Standing
 from tallyman.control.run.target import TargetMaker
-from tallyman.control.target.assign import Assigner, files_there
-from tallyman.control.target.assignment import Assignment
+from tallyman.control.target.assign import files_there
+from tallyman.control.target.make_target import TargetWork
 from tallyman.control.target.target_inputs import Corrections, TargetInputs
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
@@ -94,11 +94,8 @@ class ReplayTargetMaker(TargetMaker):
     items: Mapping[Target, TargetReplay]
     rejected: RejectedRecord
 
-    def assign(self, assigner: Assigner, target: Target, attempt: int) -> Assignment:
-        return assigner.assign(target, attempt, reusable=False)
-
-    def inputs(self, assignment: Assignment) -> TargetInputs:
-        item = self.items[assignment.target]
+    def inputs(self, work: TargetWork) -> TargetInputs:
+        item = self.items[work.assignment.target]
         return item.inputs(item.pins(self.bench.pins))
 
     def adapted(self, work: Work) -> Work:
@@ -124,4 +121,4 @@ class ReplayTargetMaker(TargetMaker):
             if item.whole:
                 Resolutions(tx).carry_discards(first.run_id, item.target, to=run.id)
 
-        journal.replays(work)
+        journal.write(work)  # takes effect when the run is published

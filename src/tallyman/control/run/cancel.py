@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from tallyman.control.conclude import process
+from tallyman.control.conclude import close, ended, process
+from tallyman.control.publish import discard
 from tallyman.control.seal.signature import signer
 from tallyman.domain.history.materialization import RunMadeBy, RunRecord
 from tallyman.domain.history.run import Status
 from tallyman.errors import NotRunning
-from tallyman.on_demand import OnDemand
 from tallyman.registry.audit import Audit
 from tallyman.registry.database import Database, Transaction
 from tallyman.registry.run.runs import Runs
 from tallyman.settings import Settings
-
-if TYPE_CHECKING:
-    from tallyman.control.conclude import close, ended
-    from tallyman.control.publish import discard
-else:
-    close = OnDemand("tallyman.control.conclude.close")
-    discard = OnDemand("tallyman.control.publish.discard")
-    ended = OnDemand("tallyman.control.conclude.ended")
 
 
 def cancel(database: Database, settings: Settings, run: RunRecord, timeout_s: float) -> Status:

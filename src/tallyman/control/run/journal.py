@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from tallyman.control.conclude import ended
 from tallyman.control.publish.of_run import publish_run
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import TargetOutcome
 from tallyman.control.target.record import TargetRecord, spool
 from tallyman.domain.codec import to_plain
 from tallyman.domain.history.lineage_event import LineageEvent
@@ -49,7 +49,9 @@ class Journal:
     def node(self) -> str:
         return self.run.executor_node or ""
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Do work in a transaction, or raise RunTaken."""
+
         def held(tx: Transaction) -> T:
             Runs(tx).hold(self.run.id, self.run.executor)
             return work(tx)
@@ -87,11 +89,11 @@ class Journal:
 
     def emit(self, events: Events) -> None:
         """Put events into the spool."""
-        self._write(lambda tx: spool(tx, self.run, events))
+        self.write(lambda tx: spool(tx, self.run, events))
 
     def check(self) -> None:
         """Raise RunTaken if another process has taken over the run."""
-        self._write(lambda _: None)
+        self.write(lambda _: None)
 
     def beat(self) -> bool:
         """Renew the lease. True if somebody asked to cancel the run."""
@@ -130,13 +132,13 @@ class Journal:
             )
             spool(tx, self.run, events)
 
-        self._write(work)
+        self.write(work)
 
     def step(self, target: Target, step: str) -> None:
-        self._write(lambda tx: Materializations(tx).step(self.run.id, target, step))
+        self.write(lambda tx: Materializations(tx).step(self.run.id, target, step))
 
     def opened(self, fragment: Fragment) -> None:
-        self._write(lambda tx: Fragments(tx).open(fragment, self.run.id))
+        self.write(lambda tx: Fragments(tx).open(fragment, self.run.id))
 
     def publish(self, warehouse: Warehouse) -> tuple[Commit | None, list[OutsideEntry]]:
         """Publish the whole run in one commit, or raise a conflict. Return also the outside entries
@@ -149,13 +151,9 @@ class Journal:
             left = entries.differing() if wrong else []
             return commit, [entry for entry in wrong if entry not in left]
 
-        return self._write(work)
+        return self.write(work)
 
     def record(self, outcome: TargetOutcome) -> None:
         """Record the outcome of a target in one transaction."""
         key = uuid4()
-        self._write(lambda tx: TargetRecord(tx, self.run, self.actor, self.node).add(outcome, key))
-
-    def replays(self, work: Callable[[Transaction], None]) -> None:
-        """Record how rejections were resolved; takes effect when the run is published."""
-        self._write(work)
+        self.write(lambda tx: TargetRecord(tx, self.run, self.actor, self.node).add(outcome, key))

@@ -1,4 +1,4 @@
-"""Progress of making one target, reported to the terminal, the registry and the stopwatch."""
+"""Progress of the targets of a run, as a terminal shows it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tallyman.control.run.deadline import Deadline
-from tallyman.control.run.journal import Journal
-from tallyman.control.run.watch import Watch
 from tallyman.domain.history.run import AssetResult
 from tallyman.domain.pipeline.target import Target
-from tallyman.engine.observer import Observer
-from tallyman.errors import RunCanceled
 
 Listener = Callable[[str, str, AssetResult | None], None]
 """Called with a target, its current phase, and its result once there is one."""
@@ -28,26 +23,3 @@ class Terminal:
     def show(self, target: Target, phase: str, result: AssetResult | None = None) -> None:
         with self._lock:
             self.listen(str(target), phase, result)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetProgress(Observer):
-    """The observer of a target: shows phases, records completed steps, and stops on a cancel."""
-
-    target: Target
-    journal: Journal
-    watch: Watch
-    terminal: Terminal
-    deadline: Deadline
-
-    def phase(self, name: str) -> None:
-        if self.canceled:
-            raise RunCanceled(self.journal.run.name)
-        self.terminal.show(self.target, name)
-
-    def step(self, step_id: str) -> None:
-        self.journal.step(self.target, step_id)
-
-    @property
-    def canceled(self) -> bool:
-        return self.watch.stop.is_set() or self.deadline.passed

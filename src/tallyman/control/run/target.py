@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tallyman import faults
-from tallyman.control.run.deadline import Deadline
-from tallyman.control.run.progress import TargetProgress
 from tallyman.control.run.workbench import Workbench
-from tallyman.control.target.assign import Assigner
-from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.make_target import Evaluated, TargetWork, attempt_tag, failed
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import Assignment, TargetOutcome
+from tallyman.control.target.make_target import (
+    MakingHooks,
+    TargetWork,
+    attempt_tag,
+    failed,
+)
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.run import Status
 from tallyman.domain.pipeline.target import Target, folder_of
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.domain.version.dataset import Fragment
-from tallyman.engine.observer import Observer
-from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import RunCanceled, RunTaken, StorageFailed, TallymanError, TargetTimeout
 from tallyman.faults import Point
 from tallyman.on_demand import OnDemand
-from tallyman.state_folder import ready
 
 if TYPE_CHECKING:
     from tallyman.control.target import make
@@ -36,10 +37,44 @@ else:
 
 log = logging.getLogger("tallyman.run")
 
+INTERRUPT_EVERY = 1.0
+"""Seconds between interrupts: a job that starts just after one must stop too."""
+
+
+class Deadline:
+    """Interrupts the attempt when its time is over, for the duration of a `with` block. Without a
+    limit it does nothing."""
+
+    def __init__(self, limit_s: float | None, interrupt: Callable[[], None]) -> None:
+        self.limit_s = limit_s
+        self.interrupt = interrupt
+        self.passed = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="tallyman-deadline", daemon=True)
+
+    def __enter__(self) -> Deadline:
+        if self.limit_s is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self.limit_s is not None:
+            self._thread.join(timeout=10)
+
+    def _watch(self) -> None:
+        pause = self.limit_s
+        while not self._over.wait(pause):
+            self.passed = True
+            with contextlib.suppress(Exception):  # Spark may be gone: the attempt has failed then
+                self.interrupt()
+            pause = INTERRUPT_EVERY
+
 
 @dataclass(frozen=True, slots=True)
-class JournalHooks:
-    """Records in the registry how far the making of a target is."""
+class JournalHooks(MakingHooks):
+    """Records in the registry how far the making of a target is, shows its phases, and stops it on
+    a cancel."""
 
     bench: Workbench
     assignment: Assignment
@@ -54,12 +89,17 @@ class JournalHooks:
     def opened(self, fragment: Fragment) -> None:
         self.bench.journal.opened(fragment)
 
+    def phase(self, name: str) -> None:
+        if self.canceled:
+            raise RunCanceled(self.bench.identity.run_id)
+        self.bench.terminal.show(self.assignment.target, name)
+
+    def step(self, step_id: str) -> None:
+        self.bench.journal.step(self.assignment.target, step_id)
+
     @property
-    def observer(self) -> Observer:
-        bench = self.bench
-        return TargetProgress(
-            self.assignment.target, bench.journal, bench.watch, bench.terminal, self.deadline
-        )
+    def canceled(self) -> bool:
+        return self.bench.watch.stop.is_set() or self.deadline.passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +142,10 @@ class TargetMaker:
     def _outcome(self, target: Target, attempt: int) -> TargetOutcome:
         bench = self.bench
         try:
-            assignment = self.assign(bench.assigner, target, attempt)
+            assignment = bench.assigner.assign(target, attempt)
             deadline = self._deadline(assignment)
             work = self._work(assignment, deadline)
-            inputs = self.inputs(assignment)
+            inputs = self.inputs(work)
             outcome = work.reused(inputs.pins)
             if outcome is not None:
                 bench.journal.record(outcome)
@@ -136,14 +176,8 @@ class TargetMaker:
 
     # ---- overridden by a replay -----------------------------------------------------------
 
-    def assign(self, assigner: Assigner, target: Target, attempt: int) -> Assignment:
-        return assigner.assign(target, attempt)
-
-    def inputs(self, assignment: Assignment) -> TargetInputs:
-        settings = self.bench.definitions.settings
-        doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
-        pins = self.bench.pins.files.of(assignment.target, assignment.inputs)
-        return TargetInputs(pins, memory=doors)
+    def inputs(self, work: TargetWork) -> TargetInputs:
+        return work.inputs(self.bench.pins.files)
 
     def adapted(self, work: Work) -> Work:
         return work
@@ -158,24 +192,23 @@ class TargetMaker:
         described = self.adapted(work.started(inputs))
         try:
             with deadline:
-                evaluated = work.make(described, inputs)
+                making = work.make(described, inputs)
             bench.journal.check()  # files of a run that was canceled meanwhile must not appear
         except RunTaken:
             bench.folder.drop(work.name, attempt)
             raise
         bench.folder.put(work.name, attempt)
         faults.reach(Point.FILES_PUT)
-        if bench.watch.stop.is_set() and not evaluated.making.result.status.good:
-            why: TallymanError = RunCanceled(bench.identity.run_id)
-            evaluated = replace(evaluated, making=_stopped(evaluated.making, why))
-        elif deadline.passed and not evaluated.making.result.status.good:
+        if bench.watch.stop.is_set() and not making.result.status.good:
+            making = _stopped(making, RunCanceled(bench.identity.run_id))
+        elif deadline.passed and not making.result.status.good:
             why = TargetTimeout(str(described.target), attempt, deadline.limit_s or 0)
-            evaluated = replace(evaluated, making=_stopped(evaluated.making, why))
-        placed = replace(described.folders, result=bench.folder.path / work.name)
-        evaluated = Evaluated(replace(described, folders=placed), evaluated.making, evaluated.pins)
-        if evaluated.making.digest is not None:
-            self.before_record(evaluated.work)
-        return self._record(work.outcome(evaluated))
+            making = _stopped(making, why)
+        folders = replace(described.folders, result=bench.folder.path / work.name)
+        placed = replace(described, folders=folders)
+        if making.digest is not None:
+            self.before_record(placed)
+        return self._record(work.outcome(placed, making, inputs.pins))
 
     def _record(self, outcome: TargetOutcome) -> TargetOutcome:
         self.bench.journal.record(outcome)

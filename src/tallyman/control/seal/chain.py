@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -36,15 +36,6 @@ class BrokenLink:
     expected: str
     found: str
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            "ordinal": self.ordinal,
-            "run": self.run,
-            "what": self.what,
-            "expected": self.expected,
-            "found": self.found,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
@@ -64,7 +55,7 @@ class Chain:
             "seals": self.seals,
             "signed": self.signed,
             "head": {"ordinal": self.head[0], "hash": self.head[1]} if self.head else None,
-            "broken": self.broken.to_json() if self.broken else None,
+            "broken": asdict(self.broken) if self.broken else None,
             "gone": self.gone,
         }
 

@@ -19,7 +19,7 @@ from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.seal import Seal
 from tallyman.engine.files.listing import sha256
 from tallyman.engine.files.run_folder import CONFIG, LEDGER, MANIFEST, SEAL
-from tallyman.engine.files.sealed import binds, files_in
+from tallyman.engine.files.sealed import binds, content_of, files_in, is_set_aside
 from tallyman.registry.database import Transaction
 from tallyman.registry.seals import Seals
 from tallyman.settings import Settings
@@ -118,12 +118,12 @@ def _rank(changed: ChangedFile) -> tuple[int, int, str]:
 
 def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
     """Return the seal from the registry; for a run copied from elsewhere, from its folder."""
-    there = _bytes(folder / SEAL)
+    there = content_of(folder / SEAL)
     if not given.rows:
         return _own(there, given.registered, found)
     row = given.rows[0]
     then, now = str(row["body"]).encode(), there
-    if now is None and _set_aside(folder, then):
+    if now is None and is_set_aside(folder, then):
         found.problems.append(
             "not sealed: the run was resumed after its last seal and has not ended"
         )
@@ -131,10 +131,7 @@ def _seal(folder: Path, given: Witness, found: _Found) -> Seal | None:
     if now != then:
         changed = ChangedFile(SEAL, _sha256(then), None if now is None else _sha256(now))
         found.changes.append(changed)
-    try:
-        seal = Seal.of_text(row["body"])
-    except ValueError:
-        seal = None
+    seal = Seal.if_whole(row["body"])
     if seal is None or row["hash"] != f"sha256:{_sha256(then)}":
         found.problems.append("the registry's seal of the run was changed: `tallyman verify chain`")
     return seal
@@ -145,20 +142,13 @@ def _own(there: bytes | None, registered: bool, found: _Found) -> Seal | None:
         why = "it has not ended" if registered else "there is no seal.json"
         found.problems.append(f"not sealed: {why}")
         return None
-    try:
-        seal = Seal.of_text(there)
-    except ValueError:
-        seal = None
+    seal = Seal.if_whole(there)
     if seal is None or seal.text.encode() != there:
         found.changes.append(ChangedFile(SEAL, None, _sha256(there)))
         found.problems.append("seal.json is not a valid seal")
     elif registered:
         found.problems.append("seal.json is not in the registry: `tallyman verify chain`")
     return seal
-
-
-def _set_aside(folder: Path, body: bytes) -> bool:
-    return any(_bytes(path) == body for path in folder.glob(f"attempts/*/{SEAL}"))
 
 
 def _unsigned(seal: Seal, given: Witness) -> str | None:
@@ -240,15 +230,12 @@ def _sealed_there(place: Path, ledger: str) -> dict[str, str] | None:
     """Return the file hashes from the seal of the run that made the result, if its ledger was
     changed; None if no seal covers the same ledger."""
     for folder in place.parents:
-        there = _bytes(folder / SEAL)
+        there = content_of(folder / SEAL)
         if there is None:
             continue
-        try:
-            seal = Seal.of_text(there)
-        except ValueError:
-            return None
+        seal = Seal.if_whole(there)
         inside = f"{place.relative_to(folder)}/"
-        if seal.files.get(f"{inside}{LEDGER}") != ledger:
+        if seal is None or seal.files.get(f"{inside}{LEDGER}") != ledger:
             return None
         return {n.removeprefix(inside): h for n, h in seal.files.items() if n.startswith(inside)}
     return None
@@ -269,13 +256,6 @@ def _hash(path: Path) -> str:
         return sha256(str(path))
     except OSError as error:
         return f"unreadable ({error.strerror})"
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
 
 
 def _sha256(content: bytes) -> str:

@@ -34,14 +34,15 @@ class Assigner:
     _known: dict[str, dict[str, Dataset]] = field(default_factory=dict)
     """The datasets of each asset."""
 
-    def assign(self, target: Target, attempt: int, *, reusable: bool = True) -> Assignment:
-        """Assign a target; raise DependencyNotReady if an input is not there. `reusable` False: do
-        not look for an earlier result."""
+    def assign(self, target: Target, attempt: int) -> Assignment:
+        """Assign a target; raise DependencyNotReady if an input is not there."""
         asset = self.definitions.pipeline.assets[target.asset]
         inputs = self.pins.assigned(target)
         datasets = self._datasets(asset)
         own = datasets[asset.dataset]
-        wanted = reusable and target.asset not in self.options.force
+        # The result of a replay is of other records than an earlier one.
+        replays = self.options.replay_of is not None
+        wanted = not replays and target.asset not in self.options.force
         appends = asset.update_strategy == "append"
         return Assignment(
             run=self.run,
@@ -52,7 +53,7 @@ class Assigner:
             datasets=datasets,
             own=asset.dataset,
             there=tuple(published(self.pins, target)) if appends else (),
-            before=self._before(target, asset, own) if self.options.replay_of is None else {},
+            before={} if replays else self._before(target, asset, own),
             earlier=self._earlier(target, asset, own, datasets) if wanted else None,
         )
 

@@ -15,9 +15,14 @@ from tallyman.control.bind.pinned_files import Pin, PinnedFiles
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.workspace import Workspace
-from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.make_target import MAKING_TARGETS, SPARK, TargetWork, failed
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import Assignment, TargetOutcome
+from tallyman.control.target.make_target import (
+    MAKING_TARGETS,
+    SPARK,
+    MakingHooks,
+    TargetWork,
+    failed,
+)
 from tallyman.control.target.package import MadeTarget, TargetPackage
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.domain.codec import to_plain
@@ -27,14 +32,11 @@ from tallyman.domain.pipeline.target import Reading, Target
 from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.hashing import hasher_for
 from tallyman.engine.files.run_folder import RunFolder
-from tallyman.engine.observer import Observer
-from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.engine.spark.project_session import ProjectSession
 from tallyman.errors import StorageFailed, TallymanError
 from tallyman.on_demand import imported_meanwhile
 from tallyman.registry.database import Database
 from tallyman.settings import STATE
-from tallyman.state_folder import ready
 
 
 class NoDatabase(Database):
@@ -67,17 +69,14 @@ class AssignedPins:
 
 
 @dataclass(frozen=True, slots=True)
-class ChildHooks:
-    """Keeps the first events of a target: they are recorded with its outcome."""
+class ChildHooks(MakingHooks):
+    """Keeps the first events of a target: they are recorded with its outcome. Its fragments were
+    opened with the assignment."""
 
     begun: list[LineageEvent]
-    observer: Observer
 
     def started(self, definition: str, events: list[LineageEvent]) -> None:
         self.begun.extend(events)
-
-    def opened(self, fragment: Fragment) -> None:
-        """Do nothing: it was opened with the assignment."""
 
 
 class ProjectsOfChild:
@@ -113,7 +112,7 @@ class ProjectsOfChild:
         return self._session[1]
 
 
-def make(package: TargetPackage, projects: ProjectsOfChild, observer: Observer) -> MadeTarget:
+def make(package: TargetPackage, projects: ProjectsOfChild) -> MadeTarget:
     """Make the target, or find that its earlier result stands. A failure is an outcome too."""
     assignment, options = package.assignment, package.assignment.options
     workspace, target, run = projects.open(package), assignment.target, assignment.run
@@ -128,24 +127,19 @@ def make(package: TargetPackage, projects: ProjectsOfChild, observer: Observer) 
     lineage = RunEvents(definitions, run, folder, described.manifest if described else None)
     if described is not None:
         first += lineage.first([target])
-    work = TargetWork(assignment, definitions, folder, lineage, ChildHooks(first, observer))
+    work = TargetWork(assignment, definitions, folder, lineage, ChildHooks(first))
     try:
-        outcome = _outcome(work, files)
-    except OSError as error:
-        outcome = failed(
-            lineage, target, assignment.attempt, StorageFailed(str(target), str(error))
-        )
-    except TallymanError as error:
-        outcome = failed(lineage, target, assignment.attempt, error)
+        outcome = _outcome(work, work.inputs(files))
+    except (OSError, TallymanError) as error:
+        storage = isinstance(error, OSError)
+        why = StorageFailed(str(target), str(error)) if storage else error
+        outcome = failed(lineage, target, assignment.attempt, why)
     return MadeTarget(outcome=outcome.after(first), description=described)
 
 
-def _outcome(work: TargetWork, files: PinnedFiles) -> TargetOutcome:
-    assignment, settings = work.assignment, work.definitions.settings
-    doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
-    pins = files.of(assignment.target, assignment.inputs)
-    inputs = TargetInputs(pins, memory=doors)
-    reused = work.reused(pins)
+def _outcome(work: TargetWork, inputs: TargetInputs) -> TargetOutcome:
+    reused = work.reused(inputs.pins)
     if reused is not None:
         return reused
-    return work.outcome(work.make(work.started(inputs), inputs))
+    described = work.started(inputs)
+    return work.outcome(described, work.make(described, inputs), inputs.pins)

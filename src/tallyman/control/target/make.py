@@ -121,7 +121,9 @@ class Maker:
                 write.clear(place / TRACE)  # a canceled target leaves no trace either
             if run is not None and not (place / LEDGER).exists():
                 _write_ledger(run.unfinished_ledger(), work)
-            return Making(_result(work, status, error=error.facts()), error=error)
+            facts = error.facts()
+            result = AssetResult.of(work.target, status, attempt=work.attempt, error=facts)
+            return Making(result, error=error)
 
     def _opened(self, work: Work, inputs: TargetInputs) -> dict[str, Input]:
         try:
@@ -192,17 +194,6 @@ def _check_partition(work: Work, outcome: AssetOutcome) -> None:
         raise RowsOutsidePartition(str(work.target), declared.column, outcome.content.outside)
 
 
-def _result(work: Work, status: Status, *, error: dict[str, object] | None) -> AssetResult:
-    target = work.target
-    return AssetResult(
-        name=target.asset,
-        partition=target.partition,
-        attempt=work.attempt,
-        status=status,
-        error=error,
-    )
-
-
 def _measured(
     work: Work, ledger: Ledger, outcome: AssetOutcome, error: TallymanError | None
 ) -> AssetResult:
@@ -210,7 +201,8 @@ def _measured(
     if error is not None:
         status = Status.HALTED if error is outcome.error else Status.FAILED
     return replace(
-        _result(work, status, error=error.facts() if error else None),
+        AssetResult.of(work.target, status, attempt=work.attempt),
+        error=error.facts() if error else None,
         records_in=ledger.records_in,
         fates=ledger.fates,
         unaccounted=ledger.unaccounted,

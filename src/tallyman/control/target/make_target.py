@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import uuid5
 
 from tallyman import faults
-from tallyman.control.bind.pinned_files import Pin
-from tallyman.control.bind.read_facts import inputs_read
+from tallyman.control.bind.manifest import inputs_read
+from tallyman.control.bind.pinned_files import Pin, PinnedFiles
 from tallyman.control.conclude.exports import records_of, refuse_foreign_files
 from tallyman.control.openlineage.run import RunEvents
 from tallyman.control.pipeline.definitions import Definitions
-from tallyman.control.target.assignment import Assignment, EarlierResult
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import Assignment, EarlierResult, TargetOutcome
 from tallyman.control.target.segments_made_from import segments_made_from
 from tallyman.control.target.target_inputs import TargetInputs
 from tallyman.control.target.timings import Stopwatch
@@ -35,9 +34,11 @@ from tallyman.domain.version.dataset import Fragment
 from tallyman.engine.files.run_folder import LEDGER, RunFolder
 from tallyman.engine.files.sizes import sizes
 from tallyman.engine.observer import Observer
+from tallyman.engine.source.door_memory import DoorMemory
 from tallyman.errors import TallymanError
 from tallyman.faults import Point
 from tallyman.on_demand import OnDemand, imported_meanwhile
+from tallyman.state_folder import ready
 
 MAKING_TARGETS = (
     "tallyman.control.target.make",
@@ -55,28 +56,14 @@ else:
     make, prepare_fragments, works = map(OnDemand, MAKING_TARGETS)
 
 
-class MakingHooks(Protocol):
-    """The receiver of what happens while a target is made."""
+class MakingHooks(Observer):
+    """A receiver of what happens while a target is made. This one ignores it."""
 
     def started(self, definition: str, events: list[LineageEvent]) -> None:
-        """It is not unchanged, and its inputs are about to be read."""
-        ...
+        """Receive the start: it is not unchanged, and its inputs are about to be read."""
 
     def opened(self, fragment: Fragment) -> None:
-        """Files of this fragment are about to be in the warehouse."""
-        ...
-
-    @property
-    def observer(self) -> Observer: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A target that was made, and whose files are where `work` says."""
-
-    work: Work
-    making: Making
-    pins: Mapping[str, Pin]
+        """Receive a fragment whose files are about to be in the warehouse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +95,12 @@ class TargetWork:
             self.assignment, workspace.warehouse, workspace.home, opened
         )
 
+    def inputs(self, files: PinnedFiles) -> TargetInputs:
+        """Pin what is assigned; doors that earlier runs measured are not measured again."""
+        settings = self.definitions.settings
+        doors = DoorMemory(ready(settings.state_folder) / "doors", settings.column_metrics)
+        return TargetInputs(files.of(self.assignment.target, self.assignment.inputs), memory=doors)
+
     # ---- unchanged -------------------------------------------------------------------------
 
     def reused(self, pins: Mapping[str, Pin]) -> TargetOutcome | None:
@@ -119,10 +112,8 @@ class TargetWork:
         if dependency_hash(consumed(pins)) != last.dependency_hash:
             return None
         target = self.assignment.target
-        result = AssetResult(
-            name=target.asset,
-            partition=target.partition,
-            status=Status.SKIPPED,
+        result = replace(
+            AssetResult.of(target, Status.SKIPPED),
             rows_out=earlier.rows,
             unchanged_since=str(last.metadata.get("run", last.run_id)),
         )
@@ -186,19 +177,18 @@ class TargetWork:
             volume=work.volume.compared(assignment.before, assignment.options.accept_shrink),
         )
 
-    def make(self, work: Work, inputs: TargetInputs) -> Evaluated:
+    def make(self, work: Work, inputs: TargetInputs) -> Making:
         """Evaluate and prove the target; its files are not in their place yet."""
         refuse_foreign_files(records_of(self.definitions.settings), work)
         maker = make.Maker(self.definitions.spark(), self.definitions.checked())
-        return Evaluated(work, maker.make(work, inputs, self.hooks.observer), inputs.pins)
+        return maker.make(work, inputs, self.hooks)
 
     # ---- outcome ---------------------------------------------------------------------------
 
-    def outcome(self, evaluated: Evaluated) -> TargetOutcome:
-        """Describe what was made, and take the output into the warehouse as a fragment that is not
-        in any version yet."""
-        work, making, target = evaluated.work, evaluated.making, evaluated.work.target
-        place = work.folders.result
+    def outcome(self, work: Work, making: Making, pins: Mapping[str, Pin]) -> TargetOutcome:
+        """Describe what was made, whose files are where `work` says, and take the output into the
+        warehouse as a fragment that is not in any version yet."""
+        target, place = work.target, work.folders.result
         metadata = making.metadata(work.run) | {"bytes": sizes(place)}
         metadata |= {"meta": dict(work.asset.meta)}
         if making.digest is None:
@@ -206,16 +196,16 @@ class TargetWork:
                 target=target,
                 result=making.result,
                 metadata=metadata,
-                events=tuple(self.lineage.ended(target, making.result, evaluated.pins, place)),
+                events=tuple(self.lineage.ended(target, making.result, pins, place)),
                 retryable=making.error is not None and making.error.retryable,
             )
         asks = work.asset.approval if making.asks else None
-        made = self._prepared(evaluated, making.digest, metadata)
+        made = self._prepared(work, making, pins, making.digest, metadata)
         result = making.result.with_status(Status.WAITING) if asks else making.result
         rejections = made.metadata.get(REJECTIONS_FRAGMENT)
         listed = [f for f in made.registered if str(f.id) == rejections]
         paths = self.definitions.workspace.warehouse.paths(listed) if listed else None
-        events = self.lineage.ended(target, result, evaluated.pins, place, paths)
+        events = self.lineage.ended(target, result, pins, place, paths)
         return TargetOutcome(
             target=target,
             result=result,
@@ -225,8 +215,14 @@ class TargetWork:
             events=tuple(events),
         )
 
-    def _prepared(self, evaluated: Evaluated, digest: str, metadata: Mapping[str, object]) -> Made:
-        run, work, making = self.assignment.run, evaluated.work, evaluated.making
+    def _prepared(
+        self,
+        work: Work,
+        making: Making,
+        pins: Mapping[str, Pin],
+        digest: str,
+        metadata: Mapping[str, object],
+    ) -> Made:
         spark, watch, place = self.definitions.spark(), Stopwatch("staging"), work.folders.result
         fragments = self._fragments
         fragment, counts = fragments.prepare(spark, work.asset, place, digest)
@@ -239,12 +235,12 @@ class TargetWork:
         replay = self.assignment.options.replay
         # A replay that adds rows read only the replayed records.
         read = {} if replay and work.asset.name in replay.adds else making.records_read
-        counts |= {"inputs": inputs_read(evaluated.pins, read)}
+        counts |= {"inputs": inputs_read(pins, read)}
         counts |= {"timings": [*map(dict, making.timings), *watch.stop()]}
         return Made(
-            consumed=tuple(consumed(evaluated.pins)),
+            consumed=tuple(consumed(pins)),
             digest=digest,
-            location=f"{run.folder}/{self.name}/output",
+            location=f"{self.assignment.run.folder}/{self.name}/output",
             fragment=fragment,
             metadata={**metadata, **counts},
             registered=beside,
@@ -261,13 +257,7 @@ class TargetWork:
 
 def failed(lineage: RunEvents, target: Target, attempt: int, error: TallymanError) -> TargetOutcome:
     """Describe a target that could not be made."""
-    result = AssetResult(
-        name=target.asset,
-        partition=target.partition,
-        attempt=attempt,
-        status=Status.FAILED,
-        error=error.facts(),
-    )
+    result = AssetResult.of(target, Status.FAILED, attempt=attempt, error=error.facts())
     return TargetOutcome(
         target=target,
         result=result,

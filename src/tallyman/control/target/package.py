@@ -9,8 +9,7 @@ from typing import Any
 
 from tallyman.control.bind.describe import RunDescription
 from tallyman.control.pipeline.shared import FoundShared
-from tallyman.control.target.assignment import Assignment
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import Assignment, TargetOutcome
 from tallyman.domain.codec import of_plain, to_plain
 from tallyman.engine.spark.settings import quiet_for
 from tallyman.settings import Settings

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tallyman.control.delivery.destination import disabled
-from tallyman.control.target.outcome import TargetOutcome
+from tallyman.control.target.assignment import TargetOutcome
 from tallyman.domain.history.lineage_event import LineageEvent
 from tallyman.domain.history.materialization import REJECTIONS_FRAGMENT, Made, RunRecord
 from tallyman.domain.history.run import Status

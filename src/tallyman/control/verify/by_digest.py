@@ -7,18 +7,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tallyman.control.verify.reopen import Again
 from tallyman.domain.account.fate import Evidence, Fate
 from tallyman.domain.account.ledger import Discrepancy, Partition
 from tallyman.domain.account.stored_ledger import StoredLedger
-from tallyman.domain.definition.frame import Frame
 from tallyman.domain.history.run import RunIdentity
-from tallyman.domain.pipeline.pipeline import Asset
 from tallyman.domain.pipeline.target import Target
 from tallyman.domain.pipeline.threshold import ANYTHING
 from tallyman.engine.asset.asset_run import AssetRun
@@ -38,16 +36,10 @@ class RecomputedKeys:
 
 
 @contextmanager
-def recomputed(
-    asset: Asset,
-    plan: Frame,
-    moment: datetime,
-    inputs: Mapping[str, Input],
-    ledger: StoredLedger,
-    folder: Path,
-) -> Iterator[RecomputedKeys]:
+def recomputed(again: Again) -> Iterator[RecomputedKeys]:
     """Evaluate the plan with all keys, with the run's clock, in a folder that exists inside the
     block."""
+    asset, inputs, folder = again.asset, again.inputs, again.place
     with tempfile.TemporaryDirectory(prefix="tallyman-keys-") as temporary:
         place, scratch = Path(temporary) / asset.name, Path(temporary) / "staging"
         place.mkdir()
@@ -55,8 +47,8 @@ def recomputed(
         work = Work(
             target=Target(asset.name),
             asset=asset,
-            plan=plan,
-            run=RunIdentity.of("replay", now=moment),
+            plan=again.plan,
+            run=RunIdentity.of("replay", now=again.clock),
             thresholds=ANYTHING,
             evidence=Evidence.KEYS,
             folders=Folders(place, scratch, folder),
@@ -66,24 +58,17 @@ def recomputed(
         run.execute()
         broken = sum(
             _differing(inputs, folder / part.location, place / part.location)
-            for part in ledger.evidence_of(Fate.AGGREGATED)
+            for part in again.ledger.evidence_of(Fate.AGGREGATED)
         )
         yield RecomputedKeys(place, run.doors.accounted_inputs, broken)
 
 
-def compare_by_digest(
-    asset: Asset,
-    plan: Frame,
-    moment: datetime,
-    inputs: Mapping[str, Input],
-    ledger: StoredLedger,
-    folder: Path,
-) -> Discrepancy:
+def compare_by_digest(again: Again) -> Discrepancy:
     """Compare recomputed keys, which count only where their groups match the stored digests."""
-    with recomputed(asset, plan, moment, inputs, ledger, folder) as replay:
-        merged = _replayed(ledger, replay.folder)
-        found = compare_keys(replay.accounted, merged, folder)
-        found += compare_units(replay.accounted[0].spark, merged, folder)
+    with recomputed(again) as replay:
+        merged = _replayed(again.ledger, replay.folder)
+        found = compare_keys(replay.accounted, merged, again.place)
+        found += compare_units(replay.accounted[0].spark, merged, again.place)
     return replace(found, missing=found.missing + replay.broken)
 
 
@@ -119,10 +104,8 @@ def _differing(inputs: Mapping[str, Input], stored: Path, keys: Path) -> int:
             measured = zip(digest.NAMES, digest.STORED, strict=True)
             rows = found.select("g", *(F.col(m).alias(n) for m, n in measured))
         else:
-            rows = rows.select(group, *(n for n in digest.STORED if n in rows.columns))
+            rows = rows.select(group, *digest.STORED)
         sides.append(rows)
-    # A run with digests of version 1 is compared by what it stored.
-    sides[1] = sides[1].select(*sides[0].columns)
     stored_only, now_only = sides[0].exceptAll(sides[1]), sides[1].exceptAll(sides[0])
     both = stored_only.select(F.col("record_count").alias("then"), F.lit(0).alias("now")).unionAll(
         now_only.select(F.lit(0), "record_count")

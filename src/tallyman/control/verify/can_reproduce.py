@@ -105,7 +105,7 @@ class Reproducible:
         """The git commit of the run's code, if known."""
         if self.bound.seal_change is not None:
             return None
-        return self.bound.code_then.git_commit
+        return self.bound.manifest.code.git_commit
 
     # ---- one target ------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Reproducible:
 
     @property
     def _checkout(self) -> str:
-        code = self.bound.code_then
+        code = self.bound.manifest.code
         if code.git_commit:
             return f". The run used commit {code.git_commit}"
         return f". The run's commit is unknown; the hash of its files is {code.source_hash}"
@@ -226,7 +226,7 @@ class Reproducible:
         if not pin.reading.of_source:
             return
         name = label(pin.reading)
-        bound = self.bound.inputs_then.get(name) or BoundInput(kind=SOURCE)
+        bound = self.bound.manifest.inputs.get(name) or BoundInput(kind=SOURCE)
         then = self._at_the_door(row).get(pin.reading.name, bound.hash)
         for changed in changes({name: then}, {name: pin.files.content_hash}):
             files, size = len(pin.files.files), pin.files.bytes

@@ -25,7 +25,7 @@ from tallyman.control.verify.bound_change import (
     setting_change,
 )
 from tallyman.domain.definition.canonical_json import canonical_hash, changed, flattened, hashed
-from tallyman.domain.history.manifest import BoundInput, CodeVersion, Manifest
+from tallyman.domain.history.manifest import BoundInput, Manifest
 from tallyman.domain.history.materialization import RunRecord
 from tallyman.domain.history.seal import Seal
 from tallyman.domain.pipeline.target import Reading, Target, readings
@@ -100,22 +100,14 @@ class Bound:
         if kind == "config":
             return {"settings": len(flattened(self.config)), "hash": self.manifest.config_hash}
         if kind == "code":
-            return self.code_then.to_json()
-        listed = self.inputs_then.values()
+            return self.manifest.code.to_json()
+        listed = self.manifest.inputs.values()
         files, size = sum(one.files for one in listed), sum(one.bytes for one in listed)
         return {"inputs": len(listed), "files": files, "bytes": size}
 
     @property
     def manifest(self) -> Manifest:
         return self.run.manifest
-
-    @property
-    def code_then(self) -> CodeVersion:
-        return self.manifest.code
-
-    @property
-    def inputs_then(self) -> Mapping[str, BoundInput]:
-        return self.manifest.inputs
 
     @cached_property
     def targets(self) -> list[Target]:
@@ -145,16 +137,13 @@ class Bound:
         if self.sealed is None:
             return
         body, known = str(self.sealed["body"]), str(self.sealed["hash"])
-        try:
-            files = Seal.of_text(body).files
-        except ValueError:
-            files = None
-        if files is None or hashed(body) != known:
+        seal = Seal.if_whole(body)
+        if seal is None or hashed(body) != known:
             yield other_seal(known, hashed(body))
             return
         # These files are written once, when the run begins; a resume does not change them.
         for name in (MANIFEST, CONFIG):
-            then, now = files.get(name), _sha256_of(self.folder / name)
+            then, now = seal.files.get(name), _sha256_of(self.folder / name)
             if then != now:
                 yield file_change(name, then, now)
 
@@ -197,12 +186,8 @@ class Bound:
 
     # ---- code -----------------------------------------------------------------------------
 
-    @cached_property
-    def code(self) -> CodeVersion:
-        return self.definitions.code()
-
     def code_changes(self) -> Iterator[BindingChange]:
-        change = code_change(self.code_then, self.code)
+        change = code_change(self.manifest.code, self.definitions.code())
         if change is not None:
             yield change
 
@@ -210,7 +195,7 @@ class Bound:
 
     def input_changes(self) -> Iterator[BindingChange]:
         """Compare inputs. Sources are hashed again; for a version, its stored files are checked."""
-        then = self.inputs_then
+        then = self.manifest.inputs
         now = inputs_of(self.definitions.pipeline, self.targets, self.pins)
         hashes = [{name: hash_of(one) for name, one in side.items()} for side in (then, now)]
         changed = {change.name for change in changes(*hashes)}

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
-
 from tallyman.control.conclude import process
 from tallyman.control.target.make import Maker, Making, work_on
 from tallyman.control.target.target_inputs import Corrections, TargetInputs
@@ -57,7 +55,6 @@ class Reproduction:
     _stop: threading.Event = field(default_factory=threading.Event)
     _listening: threading.Lock = field(default_factory=threading.Lock)
     _tag: str = field(default_factory=lambda: f"reproduce-{uuid4()}")
-    _spark: list[SparkSession] = field(default_factory=list)
 
     def reproduce(self) -> Reproduced:
         """Check for reasons against it first, without Spark; then make and compare all targets."""
@@ -133,8 +130,7 @@ class Reproduction:
             wait(running)
         except BaseException:
             self._stop.set()
-            for spark in self._spark:
-                spark.interruptTag(self._tag)
+            self.checked.definitions.interrupt(self._tag)()
             pool.shutdown(wait=False, cancel_futures=True)
             wait(running, timeout=PATIENCE)
             raise
@@ -165,8 +161,6 @@ class Reproduction:
 
     def _make(self, row: Materialization, now: Path, work: Path) -> Making:
         definitions, run = self.checked.definitions, self.checked.bound.record
-        definition, spark = definitions.checked(), definitions.spark()
-        self._spark.append(spark)
         evidence, thresholds = self.checked.pinned(row.target.asset)
         replay = self.checked.place(row.target) / FOLDER
         folders = Folders(now, work, self._home)
@@ -181,7 +175,8 @@ class Reproduction:
         accounted = set(accounted_inputs(made.plan))
         corrections = Corrections.kept_in(self.checked.place(row.target), accounted)
         inputs = TargetInputs(self.checked.pins.as_read(row), corrections)
-        return Maker(spark, definition).make(made, inputs, AgainProgress(row.target, self))
+        maker = Maker(definitions.spark(), definitions.checked())
+        return maker.make(made, inputs, AgainProgress(row.target, self))
 
     def say(self, target: Target, phase: str, again: TargetAgain | None) -> None:
         with self._listening:

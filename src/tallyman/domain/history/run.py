@@ -121,6 +121,19 @@ class AssetResult:
     """If skipped: the run that made the result which stands."""
     error: Mapping[str, object] | None = None
 
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        status: Status,
+        *,
+        attempt: int = 0,
+        error: Mapping[str, object] | None = None,
+    ) -> AssetResult:
+        """Build a result of which nothing was counted."""
+        name, partition = target.asset, target.partition
+        return cls(name=name, partition=partition, status=status, attempt=attempt, error=error)
+
     @property
     def target(self) -> Target:
         return Target(self.name, self.partition)

@@ -80,6 +80,14 @@ class Seal:
         }
 
     @classmethod
+    def if_whole(cls, text: str | bytes) -> Seal | None:
+        """Parse seal.json; None if it is damaged, which `verify` reports."""
+        try:
+            return cls.of_text(text)
+        except ValueError:
+            return None
+
+    @classmethod
     def of_text(cls, text: str | bytes) -> Seal:
         """Parse seal.json; ValueError if it is truncated, or a field is missing or has a wrong
         type.

@@ -31,6 +31,13 @@ class Reading:
     shared: SharedDataset | None = None
     """The dataset of another pipeline that is read; None for what this pipeline declares."""
 
+    @property
+    def kind(self) -> str:
+        """What it reads, as manifests and reports name it."""
+        if self.of_source:
+            return "source"
+        return "dataset" if self.shared else "table" if self.of_table else "asset"
+
 
 def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
     """List the readings of a target, in the order in which the asset names its inputs."""

@@ -24,6 +24,19 @@ def binds(ledger: Path) -> dict[str, str] | None:
     return files_listed(found)
 
 
+def content_of(path: Path) -> bytes | None:
+    """Read a file; None if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def is_set_aside(folder: Path, seal: bytes) -> bool:
+    """True if a resume moved this seal to `attempts/`: the files may have changed since."""
+    return any(content_of(path) == seal for path in folder.glob(f"attempts/*/{SEAL}"))
+
+
 def files_in(folder: Path) -> Iterator[Path]:
     """Yield every file of a run folder except the seal, in a stable order; a link to a folder
     too.

@@ -306,11 +306,7 @@ class Past:
             yield result.place
             return
         self.start_spark(f"run {result.run.name} stored digests instead of keys")
-        again = self.again(result)
-        work = by_digest.recomputed(
-            again.asset, again.plan, again.clock, again.inputs, result.ledger, result.place
-        )
-        with work as found:
+        with by_digest.recomputed(self.again(result)) as found:
             if found.broken:
                 target = str(result.made.target)
                 raise DigestsDiffer(target, result.run.name, found.broken, self._why(result))

@@ -12,9 +12,10 @@ from tallyman.registry.database import Transaction
 CLOSED = "breaker.closed"
 """The event of the audit log that closes the breakers of an asset."""
 OPEN = """
-    SELECT * FROM (
+    SELECT asset, partition, run, since, reason FROM (
         SELECT DISTINCT ON (m.asset_name, coalesce(m.partition, ''))
-            m.asset_name, m.partition, r.name AS run, m.completed_at, m.completion, m.error_message,
+            m.asset_name AS asset, m.partition, r.name AS run, m.completed_at AS since,
+            m.completion, coalesce(m.error_message, '') AS reason,
             m.metadata #>> '{error,code}' AS code
         FROM materializations m JOIN runs r ON r.id = m.run_id
         WHERE m.org = %(org)s AND m.project = %(project)s AND m.status IN ('success', 'failed')
@@ -23,8 +24,8 @@ OPEN = """
     WHERE code = 'structural_error' AND NOT EXISTS (
         SELECT FROM audit_log a
         WHERE a.org = %(org)s AND a.project = %(project)s
-          AND a.event_type = %(closed)s AND a.resource = newest.asset_name
-          AND a.at > newest.completed_at
+          AND a.event_type = %(closed)s AND a.resource = newest.asset
+          AND a.at > newest.since
     )
     ORDER BY completion
 """
@@ -46,16 +47,7 @@ class Breakers:
     def open(self, owner: Owner) -> list[OpenBreaker]:
         """List the breakers that tripped and were not closed since, oldest first."""
         rows = self.tx.execute(OPEN, owner.key | {"closed": CLOSED}).fetchall()
-        return [
-            OpenBreaker(
-                asset=row["asset_name"],
-                partition=row["partition"],
-                run=row["run"],
-                since=row["completed_at"],
-                reason=row["error_message"] or "",
-            )
-            for row in rows
-        ]
+        return [OpenBreaker(**row) for row in rows]
 
     def first_open(self, owner: Owner, assets: Collection[str]) -> OpenBreaker | None:
         return next((one for one in self.open(owner) if one.asset in assets), None)

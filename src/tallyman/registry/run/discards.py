@@ -30,12 +30,8 @@ DISCARD = f"""
 """
 
 
-class Discards:
-    def __init__(self, tx: Transaction) -> None:
-        self.tx = tx
-
-    def add(self, run: UUID, made: Sequence[UUID], error: Mapping[str, Any]) -> None:
-        """Take back results of a run, and what the run made from them. Results that are published,
-        or that another run reused, stay."""
-        given = {"run": run, "ids": list(made), "message": str(error["message"])}
-        self.tx.execute(DISCARD, given | {"metadata": Jsonb({"error": dict(error)})})
+def take_back(tx: Transaction, run: UUID, made: Sequence[UUID], error: Mapping[str, Any]) -> None:
+    """Take back results of a run, and what the run made from them. Results that are published, or
+    that another run reused, stay."""
+    given = {"run": run, "ids": list(made), "message": str(error["message"])}
+    tx.execute(DISCARD, given | {"metadata": Jsonb({"error": dict(error)})})

@@ -142,8 +142,6 @@ INVALIDATE = """
       AND (%(partition)s::text IS NULL OR partition = %(partition)s)
     RETURNING id
 """
-
-
 INVALIDATED = """
     SELECT partition FROM materializations
     WHERE org = %(org)s AND project = %(project)s AND asset_name = %(asset)s
@@ -151,11 +149,6 @@ INVALIDATED = """
       AND (%(partition)s::text IS NULL OR partition = %(partition)s)
     GROUP BY partition HAVING bool_and(invalidated_at IS NOT NULL)
     ORDER BY partition
-"""
-INPUTS = f"""
-    SELECT {COLUMNS} FROM materializations m
-    WHERE m.id IN (SELECT unnest(upstream_ids) FROM materializations WHERE id = %(id)s)
-    ORDER BY m.asset_name, m.partition
 """
 DEFINITIONS_OF = """
     SELECT m.id, array_agg(DISTINCT same.definition_hash) AS hashes
@@ -271,7 +264,7 @@ class Materializations:
 
     def find(self, run: UUID, target: Target) -> Materialization | None:
         row = self.tx.execute(FIND, _key(run, target)).fetchone()
-        return _materialization(row) if row else None
+        return materialization(row) if row else None
 
     def states(self, run: UUID) -> list[TargetState]:
         """List the states of a run's targets, without what is known about their results."""
@@ -283,13 +276,13 @@ class Materializations:
         ]
 
     def of_run(self, run: UUID) -> list[Materialization]:
-        return [_materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
+        return [materialization(r) for r in self.tx.execute(OF_RUN, {"run": run}).fetchall()]
 
     def last_success(self, owner: Owner, target: Target) -> Materialization | None:
         """Return the result that a run may reuse, published or not."""
         given = owner.key | {"asset": target.asset, "partition": target.partition}
         row = self.tx.execute(LAST_SUCCESS, given).fetchone()
-        return _materialization(row) if row else None
+        return materialization(row) if row else None
 
     def invalidated(
         self, owner: Owner, asset: str, partition: str | None = None
@@ -299,10 +292,6 @@ class Materializations:
         given = owner.key | {"asset": asset, "partition": partition}
         rows = self.tx.execute(INVALIDATED, given).fetchall()
         return [row["partition"] for row in rows]
-
-    def inputs(self, made: Materialization) -> list[Materialization]:
-        """List the results it was made from."""
-        return [_materialization(r) for r in self.tx.execute(INPUTS, {"id": made.id}).fetchall()]
 
     def known_definitions(self, owner: Owner, assets: list[str]) -> set[tuple[str, str]]:
         """Return the (asset, definition) pairs that have succeeded and need no check."""
@@ -329,12 +318,12 @@ class Materializations:
     def unfinished(self, owner: Owner) -> list[Materialization]:
         """List the newest row of each target where it is not a result."""
         rows = self.tx.execute(UNFINISHED, owner.key).fetchall()
-        return [_materialization(row) for row in rows]
+        return [materialization(row) for row in rows]
 
     def latest_of_each(self, owner: Owner) -> list[Materialization]:
         """Return the newest row of every asset and partition, in any state."""
         rows = self.tx.execute(LATEST_OF_EACH, owner.key).fetchall()
-        return [_materialization(row) for row in rows]
+        return [materialization(row) for row in rows]
 
 
 def _unless_own(given: list[str | None]) -> list[str | None] | None:
@@ -346,7 +335,7 @@ def _key(run: UUID, target: Target) -> dict[str, object]:
     return {"run": run, "asset": target.asset, "partition": target.partition}
 
 
-def _materialization(row: Mapping[str, Any]) -> Materialization:
+def materialization(row: Mapping[str, Any]) -> Materialization:
     found = dict(row)
     target = Target(found.pop("asset_name"), found.pop("partition"))
     status = Status(found.pop("status"))

@@ -3,18 +3,15 @@ result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from tallyman.domain.account.input_version import InputVersion
 from tallyman.domain.history.materialization import Materialization
-from tallyman.domain.history.run import Status
-from tallyman.domain.pipeline.target import Target
 from tallyman.domain.version.owner import Owner
 from tallyman.registry.database import Transaction
-from tallyman.registry.run.materializations import COLUMNS, Materializations
+from tallyman.registry.run.materializations import COLUMNS, materialization
 
 INPUTS = """
     SELECT coalesce(u.input, u.name) AS name, u.partition, u.id, u.fragment AS fragment_id,
@@ -205,13 +202,3 @@ class Reads:
         sql = OF_RESULT if run is None else OF_RESULT_IN_RUN
         given = owner.key | {"id": result, "run": run}
         return [materialization(row) for row in self.tx.execute(sql, given).fetchall()]
-
-    def of_run(self, run: UUID) -> list[Materialization]:
-        return Materializations(self.tx).of_run(run)
-
-
-def materialization(row: Mapping[str, Any]) -> Materialization:
-    found = dict(row)
-    target = Target(found.pop("asset_name"), found.pop("partition"))
-    status = Status(found.pop("status"))
-    return Materialization(target=target, status=status, **found)

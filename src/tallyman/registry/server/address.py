@@ -43,9 +43,7 @@ LET_GO = "SET idle_in_transaction_session_timeout = '15s'"
 def connect(url: str, place: str | None = None) -> Transaction:
     """Open an autocommit connection, or raise DatabaseUnavailable with `place` and without a
     password."""
-    known = split_address(url)
-    if known is None:
-        raise DatabaseUnavailable(UNREADABLE, MALFORMED)
+    known = _readable(url)
     try:
         address = make_conninfo(**{**DEFAULTS, **known})
         found = Transaction.connect(address, autocommit=True, row_factory=dict_row)
@@ -73,6 +71,13 @@ def split_address(url: str) -> dict[str, str] | None:
     return known
 
 
+def _readable(url: str) -> dict[str, str]:
+    known = split_address(url)
+    if known is None:
+        raise DatabaseUnavailable(UNREADABLE, MALFORMED)
+    return known
+
+
 def redacted(url: str) -> str:
     """Return user and place for people, and nothing else."""
     known = split_address(url)
@@ -85,9 +90,7 @@ def redacted(url: str) -> str:
 
 def shareable(url: str, *, show_password: bool) -> str:
     """Return the whole address as a URL for other programs; secrets only on request."""
-    known = split_address(url)
-    if known is None:
-        raise DatabaseUnavailable(UNREADABLE, MALFORMED)
+    known = _readable(url)
     if not show_password:
         known |= dict.fromkeys([name for name in SECRETS if name in known], HIDDEN)
     user, password = known.pop("user", ""), known.pop("password", None)
@@ -104,9 +107,7 @@ def shareable(url: str, *, show_password: bool) -> str:
 def without_secrets(url: str) -> tuple[str, str | None]:
     """Return the address for a command line, which everybody on the machine can see, and the
     password separately."""
-    known = split_address(url)
-    if known is None:
-        raise DatabaseUnavailable(UNREADABLE, MALFORMED)
+    known = _readable(url)
     password = known.get("password")
     return make_conninfo(**{k: v for k, v in known.items() if k not in SECRETS}), password
 

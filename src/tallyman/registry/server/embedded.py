@@ -68,17 +68,9 @@ class Embedded:
         return f"embedded, {self.state.name}/postgres"
 
     @property
-    def exists(self) -> bool:
-        return self.data.exists
-
-    @property
     def running(self) -> bool:
         """True if a server is running; does not start one."""
         return self.server.alive
-
-    @property
-    def programs(self) -> Path:
-        return self.data.programs
 
     # ---- start --------------------------------------------------------------------------
 
@@ -133,7 +125,7 @@ class Embedded:
         ended."""
         begins = self.server.log_size()
         place = self.data.place_for_socket(account)
-        return begins if self.server.start(self.programs, place, account) else None
+        return begins if self.server.start(self.data.programs, place, account) else None
 
     def _why_not(self, log_begins: int | None) -> str:
         """Return why the last start failed, if trying again may help; otherwise raise."""

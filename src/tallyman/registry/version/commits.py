@@ -147,15 +147,11 @@ class Commits:
         self.tx.execute(MOVE_HEAD, asked.owner.key | {"id": commit})
 
     def add_versions(self, versions: Sequence[Version]) -> None:
-        names = ("id", "dataset_id", "ordinal", "commit_id", "operation", "restores", "rows")
-        names = (*names, "bytes", "files", "metadata_location")
+        rows = [asdict(version) for version in versions]
         with self.tx.cursor() as cursor:
-            rows = [
-                {name: getattr(v, name) for name in names}
-                | {"metadata_files": Jsonb([asdict(file) for file in v.metadata_files])}
-                for v in versions
-            ]
-            cursor.executemany(ADD_VERSION, rows)
+            cursor.executemany(
+                ADD_VERSION, [r | {"metadata_files": Jsonb(r["metadata_files"])} for r in rows]
+            )
 
     # ---- queries ----------------------------------------------------------------------------
 

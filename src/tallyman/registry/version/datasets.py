@@ -108,28 +108,6 @@ class Datasets:
 
     def ensure(self, wanted: Dataset) -> Dataset:
         """Return the dataset of this producer, registered if it is new; or raise SingleProducer."""
-        found = self.of_producer(wanted.owner, wanted.producer, wanted.kind)
-        if found is None:
-            self._add(wanted)
-            found = self.of_producer(wanted.owner, wanted.producer, wanted.kind)
-            if found is None:
-                other = self.find(wanted.name, wanted.owner.org)
-                if other is None:
-                    raise NameTaken(wanted.name, "snapshot")
-                raise SingleProducer(wanted.name, other.producer, other.owner.project)
-        given = {
-            "id": found.id,
-            "key_columns": list(wanted.key_columns),
-            "partition_column": wanted.partition_column,
-            "published": wanted.published,
-        }
-        self.tx.execute(DESCRIBE, given)
-        return replace(
-            found, key_columns=wanted.key_columns, partition_column=wanted.partition_column
-        )
-
-    def _add(self, wanted: Dataset) -> None:
-        self.tx.execute(NAMING)
         given = wanted.owner.key | {
             "name": wanted.name,
             "kind": wanted.kind.value,
@@ -138,6 +116,22 @@ class Datasets:
             "partition_column": wanted.partition_column,
             "published": wanted.published,
         }
+        found = self.of_producer(wanted.owner, wanted.producer, wanted.kind)
+        if found is None:
+            self._add(wanted, given)
+            found = self.of_producer(wanted.owner, wanted.producer, wanted.kind)
+            if found is None:
+                other = self.find(wanted.name, wanted.owner.org)
+                if other is None:
+                    raise NameTaken(wanted.name, "snapshot")
+                raise SingleProducer(wanted.name, other.producer, other.owner.project)
+        self.tx.execute(DESCRIBE, given | {"id": found.id})
+        return replace(
+            found, key_columns=wanted.key_columns, partition_column=wanted.partition_column
+        )
+
+    def _add(self, wanted: Dataset, given: Mapping[str, object]) -> None:
+        self.tx.execute(NAMING)
         if (
             self.taken(wanted.name, wanted.owner.org) != "snapshot"
             and not self.tx.execute(ADD, given).rowcount
@@ -180,7 +174,8 @@ class Datasets:
         that another pipeline hides looks like one that does not exist."""
         found = self.find(name, owner.org)
         if found is None or not readable(found, owner):
-            found = self._produced(owner, name)
+            kinds = (self.of_producer(owner, name, kind) for kind in (Kind.ASSET, Kind.TABLE))
+            found = next(filter(None, kinds), None)
         if found is None:
             known = [d.name for d in (*self.list(owner), *self.published(owner.org))]
             raise NotFound("dataset", name, nearest(name, known))
@@ -206,11 +201,6 @@ class Datasets:
         if found.owner != owner:
             raise SingleProducer(found.name, found.producer, found.owner.project)
         return found
-
-    def _produced(self, owner: Owner, name: str) -> Dataset | None:
-        return self.of_producer(owner, name, Kind.ASSET) or self.of_producer(
-            owner, name, Kind.TABLE
-        )
 
     def of_producer(self, owner: Owner, producer: str, kind: Kind) -> Dataset | None:
         return next(iter(self.of_producers(owner, [producer], kind)), None)

@@ -34,10 +34,6 @@ REMOVE = """
     DELETE FROM iceberg_tables
     WHERE catalog_name = %(catalog)s AND table_namespace = %(namespace)s AND table_name = %(name)s
 """
-COUNT = """
-    SELECT count(*) AS n FROM iceberg_tables
-    WHERE catalog_name = %(catalog)s AND table_namespace = %(namespace)s
-"""
 DIFFERING = """
     WITH expected AS (
         SELECT d.id AS dataset, d.name, v.metadata_location AS location
@@ -86,10 +82,6 @@ class OutsideEntries:
         only = None if datasets is None else list(datasets)
         rows = self.tx.execute(DIFFERING, self._fixed | {"datasets": only}).fetchall()
         return [OutsideEntry(**row) for row in rows]
-
-    def count(self) -> int:
-        row = self.tx.execute(COUNT, self._fixed).fetchone()
-        return int(row["n"]) if row else 0
 
 
 def catalog_of(org: str) -> str:

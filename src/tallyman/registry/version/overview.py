@@ -28,30 +28,26 @@ ACTIVE = """
 """
 
 
-class Overview:
-    def __init__(self, tx: Transaction) -> None:
-        self.tx = tx
+def overview(tx: Transaction, owner: Owner) -> list[dict[str, Any]]:
+    """List the datasets that the pipeline may read, with what the active pipelines make of each."""
+    readers = _readers(tx, owner)
+    found = tx.execute(DATASETS, owner.key).fetchall()
+    for row in found:
+        own = readers.get((row["pipeline"], row["producer"]), [])
+        shared = readers.get((None, row["dataset"]), [])
+        row["consumers"] = sorted({*own, *shared})
+    return found
 
-    def datasets(self, owner: Owner) -> list[dict[str, Any]]:
-        """List the datasets that the pipeline may read, with what the active pipelines make of
-        each."""
-        readers = self._readers(owner)
-        found = self.tx.execute(DATASETS, owner.key).fetchall()
-        for row in found:
-            own = readers.get((row["pipeline"], row["producer"]), [])
-            shared = readers.get((None, row["dataset"]), [])
-            row["consumers"] = sorted({*own, *shared})
-        return found
 
-    def _readers(self, owner: Owner) -> dict[tuple[str | None, str], list[str]]:
-        """Map what is read to its readers: (pipeline, asset or table) for what a pipeline makes
-        itself, (None, dataset) for what another one publishes."""
-        found: dict[tuple[str | None, str], list[str]] = {}
-        for row in self.tx.execute(ACTIVE, owner.key).fetchall():
-            definition: Mapping[str, Any] = row["definition"]
-            shared = definition.get("datasets", {})
-            for asset, described in definition.get("assets", {}).items():
-                for name in described["inputs"]:
-                    read = (None, shared[name]) if name in shared else (row["project"], name)
-                    found.setdefault(read, []).append(f"{row['project']}.{asset}")
-        return found
+def _readers(tx: Transaction, owner: Owner) -> dict[tuple[str | None, str], list[str]]:
+    """Map what is read to its readers: (pipeline, asset or table) for what a pipeline makes itself,
+    (None, dataset) for what another one publishes."""
+    found: dict[tuple[str | None, str], list[str]] = {}
+    for row in tx.execute(ACTIVE, owner.key).fetchall():
+        definition: Mapping[str, Any] = row["definition"]
+        shared = definition.get("datasets", {})
+        for asset, described in definition.get("assets", {}).items():
+            for name in described["inputs"]:
+                read = (None, shared[name]) if name in shared else (row["project"], name)
+                found.setdefault(read, []).append(f"{row['project']}.{asset}")
+    return found
