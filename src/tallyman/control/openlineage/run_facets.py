@@ -65,7 +65,7 @@ def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = (
         "attempt": result.attempt,
     }
     one |= _inputs(own)
-    if isinstance(day, date) and not isinstance(day, datetime):
+    if isinstance(day, date):
         return _bound(manifest, _nominal(day, day + timedelta(days=1)), one)
     return _bound(manifest, {"nominalStartTime": manifest.timestamp}, one)
 
