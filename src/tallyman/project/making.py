@@ -89,7 +89,7 @@ class ProjectMaking:
         if pipeline_version is not None:
             workspace = past_versions.at_version(self.workspace, pipeline_version)
             making = ProjectMaking(workspace)
-            options = options.with_stored_version(workspace.version())
+            options = replace(options, stored_version=workspace.version())
         asked = making._asked(identity, options, wanted, force)
         asked = replace(asked, meta=dict(meta or {}))
         chosen = list(dict.fromkeys(target.asset for target in asked.targets))
@@ -111,7 +111,7 @@ class ProjectMaking:
             actor=self.workspace.actor,
             identity=identity,
             targets=begin.targets_of(pipeline, chosen, partitions),
-            options=options.with_force(forced),
+            options=replace(options, force=forced),
         )
 
     def backfill(  # noqa: PLR0913
@@ -164,7 +164,7 @@ class ProjectMaking:
         if record.removed_at is not None:
             raise RunRemoved(record.name, record.removed_at, str(record.removed_by))
         then = record.params.options
-        options = then if jobs is None else then.with_jobs(jobs)
+        options = then if jobs is None else replace(then, jobs=jobs)
         if record.status is Status.SUCCESS:
             return self._runs.result_of(record)
         assets = list(record.params.assets)
