@@ -232,7 +232,7 @@ class ProjectMaking:
             hit: list[tuple[str, str | None]] = [(target.asset, target.partition)]
             if cascade:
                 below = Lineage(tx, owner).down(target.asset, target.partition)
-                hit += [(one.asset, one.partition) for one in below if one.project is None]
+                hit += [(one.asset, one.partition) for one in below if one.pipeline is None]
             counts = {one: Materializations(tx).invalidate(owner, *one) for one in hit}
             count = sum(counts.values())
             tasks = follow.invalidated(tx, owner, [one for one in hit if counts[one]], uuid4())

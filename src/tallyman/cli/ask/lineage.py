@@ -9,6 +9,7 @@ import typer
 from tallyman.cli.ask import lineage_events
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import as_json, out, table
+from tallyman.domain.codec import to_plain
 from tallyman.domain.history.lineage import Granularity, Reached
 
 lineage = typer.Typer(
@@ -80,11 +81,11 @@ def impact(
 
 
 def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
-    rows = [reached.to_json() for reached in found]
+    rows = to_plain(found)
     if json_output:
         as_json(rows)
     elif rows:
-        elsewhere = any(reached.project for reached in found)
+        elsewhere = any(reached.pipeline for reached in found)
         table(rows, (*COLUMNS, "pipeline") if elsewhere else COLUMNS)
     else:
         out.print(nothing, markup=False)
