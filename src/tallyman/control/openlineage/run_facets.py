@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tallyman.control.openlineage.facets import PRODUCER, Facet, facet
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
+from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition, by_fate
 from tallyman.domain.account.redaction import NUMBERS_ONLY
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
@@ -139,14 +139,10 @@ def run_ledger(manifest: Manifest, assets: Sequence[FacetCounts]) -> Facets:
 def _ledger(ledgers: Sequence[StoredLedger], place: str, rejections: int | None) -> Facets:
     if not ledgers:
         return {}
-    counts = dict.fromkeys((fate.value for fate in Fate), 0)
-    for ledger in ledgers:
-        for part in ledger.partitions:
-            counts[part.fate.value] += part.digest.count
     found = facet(
         "TallymanLedgerFacet",
         records_in=sum(each.records_in for each in ledgers),
-        fates=counts,
+        fates=by_fate(part for each in ledgers for part in each.partitions),
         unaccounted=sum(each.unaccounted for each in ledgers),
         balanced=all(each.proof.balanced for each in ledgers),
         proof_method=PROOF if all(each.has_keys for each in ledgers) else WEAKER_PROOF,
