@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from tallyman.control.openlineage.facets import PRODUCER, Facet, facet
 from tallyman.domain.account.fate import Fate
@@ -31,13 +31,6 @@ _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z_.]+)\]")
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
-class FacetCounts(Protocol):
-    """Anything with the ledger of a target."""
-
-    @property
-    def ledger(self) -> StoredLedger | None: ...
-
-
 def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -54,7 +47,7 @@ def of_run(manifest: Manifest) -> Facets:
     return _bound(manifest, nominal, _inputs(manifest.inputs))
 
 
-def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
+def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str]) -> Facets:
     """Build the facets of a target. `reads` are its inputs by their names in the manifest."""
     given = manifest.inputs
     own = {name: given[name] for name in reads if name in given}
@@ -130,9 +123,8 @@ def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) 
     return found
 
 
-def run_ledger(manifest: Manifest, assets: Sequence[FacetCounts]) -> Facets:
+def run_ledger(manifest: Manifest, ledgers: Sequence[StoredLedger]) -> Facets:
     """Add up all ledgers; a record counts once in every asset that reads it."""
-    ledgers = [asset.ledger for asset in assets if asset.ledger]
     return _ledger(ledgers, f"{manifest.folder}/{LEDGER}", None)
 
 
