@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
@@ -22,15 +22,12 @@ texts = st.text(
     st.one_of(st.characters(codec="utf-8"), st.sampled_from(":|=%'\"\\$./{}\n\0 ~sdtn")),
     max_size=40,
 )
-zones = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-aware = st.datetimes(timezones=zones).filter(lambda moment: 1 < moment.year < 9999)
-simple = st.one_of(st.dates(), st.datetimes(), aware, texts)
-values = st.one_of(simple, st.tuples(st.dates(), st.text(max_size=8)), st.tuples(simple))
+values = st.one_of(st.dates(), texts)
 words = st.lists(texts.filter(bool), min_size=1, max_size=6, unique=True)
 
 
 @given(values)
-def test_a_key_gives_its_value_back(value: object) -> None:
+def test_a_key_gives_its_value_back(value: date | str) -> None:
     found = decode(encode(value))
 
     assert found == value
@@ -38,12 +35,12 @@ def test_a_key_gives_its_value_back(value: object) -> None:
 
 
 @given(values, values)
-def test_two_values_never_share_a_key(one: object, other: object) -> None:
+def test_two_values_never_share_a_key(one: date | str, other: date | str) -> None:
     assert (encode(one) == encode(other)) == (one == other)
 
 
 @given(values)
-def test_a_key_is_one_printable_line_that_fits_its_column(value: object) -> None:
+def test_a_key_is_one_printable_line_that_fits_its_column(value: date | str) -> None:
     key = encode(value)
 
     assert key
@@ -64,31 +61,21 @@ def test_a_text_is_the_one_key_of_its_value_or_no_key_at_all(text: str) -> None:
     ("value", "key"),
     [
         (date(2025, 1, 15), "d:2025-01-15"),
-        (datetime(2025, 1, 15, 12, tzinfo=UTC), "dt:2025-01-15T12:00:00Z"),
-        (
-            datetime(2025, 1, 15, 12, 0, 0, 7, tzinfo=timezone(timedelta(hours=2))),
-            "dt:2025-01-15T10:00:00.000007Z",
-        ),
-        (datetime(2025, 1, 15, 12), "ndt:2025-01-15T12:00:00"),  # noqa: DTZ001
         ("eu", "eu"),
         ("München", "München"),
         ("a:b", "s:YTpi"),
         ("a|b", "s:YXxi"),
         ("", "s:"),
         ("a\nb", "s:YQpi"),
-        ((date(2025, 1, 15), "eu"), "t:WyJkOjIwMjUtMDEtMTUiLCAiZXUiXQ"),
-        ((), "t:W10"),
     ],
 )
-def test_keys_look_like_this(value: object, key: str) -> None:
+def test_keys_look_like_this(value: date | str, key: str) -> None:
     assert encode(value) == key
     assert decode(key) == value
 
 
-@pytest.mark.parametrize(
-    "value", [1, None, True, 1.5, b"a", ["a"], (1,), "x" * 256, ":" * 200, "\ud800", ("\ud800",)]
-)
-def test_what_cannot_be_kept_is_refused(value: object) -> None:
+@pytest.mark.parametrize("value", ["x" * 256, ":" * 200, "\ud800"])
+def test_what_cannot_be_kept_is_refused(value: str) -> None:
     with pytest.raises(UsageError):
         encode(value)
 
@@ -97,8 +84,7 @@ def test_what_cannot_be_kept_is_refused(value: object) -> None:
     "text",
     [
         *("", "x:1", "a|b", "d:20250115", "d:2025-13-01", "s:YQ", "s:YTpi==", "s:*"),
-        *("t:W10=", "t:bnVsbA", "t:WzFd", "t:ImFiIg"),
-        *("dt:2025-01-15T12:00:00", "dt:2025-01-15T12:00:00+00:00", "ndt:2025-01-15T12:00:00Z"),
+        *("t:W10", "dt:2025-01-15T12:00:00Z", "ndt:2025-01-15T12:00:00", "d:2025-01-01T00:00"),
     ],
 )
 def test_a_second_spelling_of_a_value_is_not_a_key(text: str) -> None:
@@ -240,8 +226,6 @@ def test_a_backfill_backwards_is_refused(split: Partitioning) -> None:
 def test_a_key_of_another_kind_is_refused() -> None:
     with pytest.raises(UsageError, match="expected a date"):
         daily("day", "2025-01-01").value("eu")
-    with pytest.raises(UsageError, match="expected a date"):
-        daily("day", "2025-01-01").value("ndt:2025-01-01T00:00:00")
     with pytest.raises(UsageError, match="expected text"):
         partitions("region", ["eu"]).value("d:2025-01-01")
 

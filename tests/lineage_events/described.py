@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -181,7 +182,10 @@ def lineage_asset(home: Path, **more: Any) -> LineageAsset:
     csv.write_text("code,name\nAB,Somebody\n")
     inputs = [
         of_source(pipeline.sources["segments"], home, schemas["segments"]),
-        of_source(pipeline.sources["airlines"], home, schemas["airlines"], sizes([str(csv)])),
+        replace(
+            of_source(pipeline.sources["airlines"], home, schemas["airlines"]),
+            extent=sizes([str(csv)]),
+        ),
     ]
     files = [written(home / "out", [100, 250]), written(home / "out", [None, 7], name="part-1")]
     output = run.dataset(

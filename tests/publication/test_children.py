@@ -133,7 +133,7 @@ def test_a_limit_of_children_or_groups_is_that_of_records_unless_it_is_given() -
     assert own.check(11, 11, "child") is None
     assert own.check(3, 1_000, "group") == Halt("AbsoluteCount", 3, 2, 1_000, "group")
     assert own.check(11, 1_000) == Halt("AbsoluteCount", 11, 10, 1_000)
-    assert Thresholds.of_json(own.to_json()) == own
+    assert Thresholds.of(own.to_json()) == own
 
     for wrong in ({"children_percentage": 1.1}, {"groups_absolute": -1}):
         with pytest.raises(UsageError, match=next(iter(wrong))):

@@ -5,7 +5,6 @@ from tallyman.errors.base import *
 from tallyman.errors.database import *
 from tallyman.errors.definition import *
 from tallyman.errors.lineage import *
-from tallyman.errors.pipeline_version import *
 from tallyman.errors.publication import *
 from tallyman.errors.replay import *
 from tallyman.errors.run import *

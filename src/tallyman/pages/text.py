@@ -90,10 +90,9 @@ def partition(key: object) -> str:
     if not isinstance(key, str):
         return ""
     try:
-        found = decode(key)
+        return str(decode(key))
     except UsageError:
         return key
-    return " ".join(map(str, found)) if isinstance(found, tuple) else str(found)
 
 
 def status(word: str) -> str:

@@ -87,7 +87,7 @@ class ProjectMaking:
         if pipeline_version is not None:
             workspace = past_versions.at_version(self.workspace, pipeline_version)
             making = ProjectMaking(workspace)
-            options = options.with_stored_version(workspace.version())
+            options = replace(options, stored_version=workspace.version())
         asked = making._asked(identity, options, wanted, force)
         asked = replace(asked, meta=dict(meta or {}))
         chosen = list(dict.fromkeys(target.asset for target in asked.targets))
@@ -109,7 +109,7 @@ class ProjectMaking:
             actor=self.workspace.actor,
             identity=identity,
             targets=begin.targets_of(pipeline, chosen, partitions),
-            options=options.with_force(forced),
+            options=replace(options, force=forced),
         )
 
     def backfill(  # noqa: PLR0913
@@ -162,7 +162,7 @@ class ProjectMaking:
         if record.removed_at is not None:
             raise RunRemoved(record.name, record.removed_at, str(record.removed_by))
         then = record.params.options
-        options = then if jobs is None else then.with_jobs(jobs)
+        options = then if jobs is None else replace(then, jobs=jobs)
         if record.status is Status.SUCCESS:
             return self._runs.result_of(record)
         assets = list(record.params.assets)
@@ -228,7 +228,7 @@ class ProjectMaking:
             hit: list[tuple[str, str | None]] = [(target.asset, target.partition)]
             if cascade:
                 below = Lineage(tx, owner).down(target.asset, target.partition)
-                hit += [(one.asset, one.partition) for one in below if one.project is None]
+                hit += [(one.asset, one.partition) for one in below if one.pipeline is None]
             counts = {one: Materializations(tx).invalidate(owner, *one) for one in hit}
             count = sum(counts.values())
             tasks = follow.invalidated(tx, owner, [one for one in hit if counts[one]], uuid4())

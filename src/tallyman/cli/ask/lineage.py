@@ -11,6 +11,7 @@ import typer
 
 from tallyman.cli.terminal.options import AsJson, ProjectFolder, opened
 from tallyman.cli.terminal.output import answer, as_json, err, interactive, listed, out, table
+from tallyman.domain.codec import to_plain
 from tallyman.domain.history.lineage import Granularity, Reached
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def impact(
 
 
 def _show(found: list[Reached], nothing: str, json_output: bool) -> None:
-    rows = [reached.to_json() for reached in found]
-    elsewhere = any(reached.project for reached in found)
+    rows = to_plain(found)
+    elsewhere = any(reached.pipeline for reached in found)
     listed(rows, (*COLUMNS, "pipeline") if elsewhere else COLUMNS, nothing, json_output)
 
 

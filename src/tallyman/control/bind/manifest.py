@@ -223,8 +223,8 @@ def processing_window(targets: Iterable[Target]) -> ProcessingWindow:
     if not days or len(days) != len(keys):
         return ProcessingWindow(partitions=len(keys))
     first, last = days[0], days[-1]
-    assert not isinstance(first, (str, tuple))
-    assert not isinstance(last, (str, tuple))
+    assert not isinstance(first, str)
+    assert not isinstance(last, str)
     end = last + timedelta(days=1)
     return ProcessingWindow(start=str(first), end=str(end), partitions=len(keys))
 

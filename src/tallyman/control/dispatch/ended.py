@@ -86,7 +86,6 @@ def scope_text(scope: Scope) -> str | None:
     if scope.partition_key is None:
         return scope.cursor
     try:
-        found = decode(scope.partition_key)
+        return str(decode(scope.partition_key))
     except UsageError:
         return scope.partition_key
-    return " ".join(map(str, found)) if isinstance(found, tuple) else str(found)

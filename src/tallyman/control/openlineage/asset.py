@@ -14,7 +14,7 @@ from tallyman.control.bind.pinned_files import Pin
 from tallyman.control.openlineage.datasets import LineageDataset, of_source
 from tallyman.control.openlineage.events import LineageAsset, LineageRun
 from tallyman.control.openlineage.files import described_by_folder
-from tallyman.control.openlineage.summary import made_by, small, with_totals
+from tallyman.control.openlineage.summary import small, with_totals
 from tallyman.control.openlineage.totals import Total, Totals, total
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.redaction import hidden_columns
@@ -100,7 +100,7 @@ class AssetFacts:
         inputs = [replace(one, columns=measured.get(one.called, {})) for one in inputs]
         described = replace(described, inputs=inputs)
         if target in self._ended:  # its first result could not be recorded
-            for one in made_by(self._ended[target]):
+            for one in self._ended[target].made:
                 self._makes.take_back(one.identity)
         if result.status in (Status.SUCCESS, Status.WAITING):
             described = self._made(described, home / folder, now)

@@ -63,16 +63,12 @@ class LineageDataset:
         return replace(self, rows=self.rows if rows is None else rows)
 
 
-def of_source(
-    source: Source, home: Path, schema: types.StructType | None = None, extent: Extent | None = None
-) -> LineageDataset:
+def of_source(source: Source, home: Path, schema: types.StructType | None = None) -> LineageDataset:
     """Identify a source by the absolute path of its folder or file."""
     full = os.path.normpath(os.path.join(home, source.path.removeprefix("file://")))
     root = _PATTERN.split(full)[0]
     name = full if root == full else root.rpartition("/")[0]
-    return LineageDataset(
-        called=source.name, namespace=FILES, name=name, schema=schema, extent=extent
-    )
+    return LineageDataset(called=source.name, namespace=FILES, name=name, schema=schema)
 
 
 def merged(datasets: Iterable[LineageDataset]) -> list[LineageDataset]:

@@ -105,6 +105,11 @@ class LineageAsset:
         made = self.result
         return f"{made.name}[{made.partition}]" if made.partition else made.name
 
+    @property
+    def made(self) -> list[LineageDataset]:
+        own = [] if self.output is None else [self.output]
+        return [*own, *self.registered.values()]
+
     def counted_inputs(self) -> list[LineageDataset]:
         """List the inputs, with the number of records if the ledger counts only that input."""
         accounted = accounted_inputs(self.plan) if self.plan else []
@@ -124,10 +129,11 @@ def run_event(
 ) -> LineageEvent:
     """Build an event of the run. START and RUNNING (on resume) say little about assets; the end
     says all."""
-    facets = run_facets.of_run(run.manifest) | run_facets.run_ledger(run.manifest, assets)
+    ledgers = [asset.ledger for asset in assets if asset.ledger]
+    facets = run_facets.of_run(run.manifest) | run_facets.run_ledger(run.manifest, ledgers)
     if state in (RunState.FAIL, RunState.ABORT):
         facets |= run_facets.failure(_error(assets, error), run.project)
-    made = {one.identity for asset in assets for one in _made(asset)}
+    made = {one.identity for asset in assets for one in asset.made}
     read = merged(one for asset in assets for one in asset.counted_inputs())
     inputs = [input_dataset(one) for one in read if one.identity not in made]
     job = _job(run, run.project, "RUN", *_texts(assets))
@@ -262,17 +268,12 @@ def _error(
 # ---- outputs ------------------------------------------------------------------------------------
 
 
-def _made(asset: LineageAsset) -> list[LineageDataset]:
-    own = [] if asset.output is None else [asset.output]
-    return [*own, *asset.registered.values()]
-
-
 def _outputs(assets: Sequence[LineageAsset], state: RunState) -> list[dict[str, Any]]:
     makers: dict[tuple[str, str], list[LineageAsset]] = {}
     for asset in assets:
-        for one in _made(asset):
+        for one in asset.made:
             makers.setdefault(one.identity, []).append(asset)
-    datasets = merged(one for asset in assets for one in _made(asset))
+    datasets = merged(one for asset in assets for one in asset.made)
     return [
         output_dataset(one, _output_facets(one, makers[one.identity], state)) for one in datasets
     ]

@@ -46,7 +46,6 @@ class RunState(Enum):
     COMPLETE = "COMPLETE"
     ABORT = "ABORT"
     FAIL = "FAIL"
-    OTHER = "OTHER"
 
 
 def facet(name: str, /, **values: Any) -> Facet:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from tallyman.control.openlineage.facets import PRODUCER, Facet, facet
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition
+from tallyman.domain.account.ledger import PROOF, WEAKER_PROOF, Partition, by_fate
 from tallyman.domain.account.redaction import NUMBERS_ONLY
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.frame import Frame
@@ -31,13 +31,6 @@ _SPARK_CLASS = re.compile(r"\[([A-Z][A-Z_.]+)\]")
 _EVIDENCE = re.compile(r"adjoint/[^/]+/(.+)\.parquet")
 
 
-class FacetCounts(Protocol):
-    """Anything with the ledger of a target."""
-
-    @property
-    def ledger(self) -> StoredLedger | None: ...
-
-
 def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
@@ -54,7 +47,7 @@ def of_run(manifest: Manifest) -> Facets:
     return _bound(manifest, nominal, _inputs(manifest.inputs))
 
 
-def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = ()) -> Facets:
+def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str]) -> Facets:
     """Build the facets of a target. `reads` are its inputs by their names in the manifest."""
     given = manifest.inputs
     own = {name: given[name] for name in reads if name in given}
@@ -65,7 +58,7 @@ def of_asset(manifest: Manifest, result: AssetResult, reads: Collection[str] = (
         "attempt": result.attempt,
     }
     one |= _inputs(own)
-    if isinstance(day, date) and not isinstance(day, datetime):
+    if isinstance(day, date):
         return _bound(manifest, _nominal(day, day + timedelta(days=1)), one)
     return _bound(manifest, {"nominalStartTime": manifest.timestamp}, one)
 
@@ -130,23 +123,18 @@ def asset_ledger(ledger: StoredLedger | None, folder: str, result: AssetResult) 
     return found
 
 
-def run_ledger(manifest: Manifest, assets: Sequence[FacetCounts]) -> Facets:
+def run_ledger(manifest: Manifest, ledgers: Sequence[StoredLedger]) -> Facets:
     """Add up all ledgers; a record counts once in every asset that reads it."""
-    ledgers = [asset.ledger for asset in assets if asset.ledger]
     return _ledger(ledgers, f"{manifest.folder}/{LEDGER}", None)
 
 
 def _ledger(ledgers: Sequence[StoredLedger], place: str, rejections: int | None) -> Facets:
     if not ledgers:
         return {}
-    counts = dict.fromkeys((fate.value for fate in Fate), 0)
-    for ledger in ledgers:
-        for part in ledger.partitions:
-            counts[part.fate.value] += part.digest.count
     found = facet(
         "TallymanLedgerFacet",
         records_in=sum(each.records_in for each in ledgers),
-        fates=counts,
+        fates=by_fate(part for each in ledgers for part in each.partitions),
         unaccounted=sum(each.unaccounted for each in ledgers),
         balanced=all(each.proof.balanced for each in ledgers),
         proof_method=PROOF if all(each.has_keys for each in ledgers) else WEAKER_PROOF,

@@ -36,11 +36,6 @@ def _by_type(rejections: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
 # ---- totals -------------------------------------------------------------------------------------
 
 
-def made_by(described: LineageAsset) -> list[LineageDataset]:
-    own = [] if described.output is None else [described.output]
-    return [*own, *described.registered.values()]
-
-
 def with_totals(assets: Sequence[LineageAsset], reads: Totals, makes: Totals) -> list[LineageAsset]:
     """Put the total of each dataset into the first target that names it."""
     read: set[Identity] = set()

@@ -113,8 +113,8 @@ def _removals(plan: ChangePlan) -> Sequence[Change]:
             whole=True,
             expected=plan.expected[one.dataset_id],
         )
-        for one in plan.with_action(Action.REMOVE)
-        if one.dataset_id
+        for one in plan.planned
+        if one.action is Action.REMOVE and one.dataset_id
     ]
 
 

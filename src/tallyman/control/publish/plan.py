@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 from tallyman.control.pipeline.definitions import Definitions
 from tallyman.control.pipeline.shared import find_shared, read_by
 from tallyman.domain.definition.plan import registered_names
+from tallyman.domain.pipeline.follows import same_partitions
 from tallyman.domain.pipeline.pipeline import Asset
-from tallyman.domain.pipeline.target import same_partitions
 from tallyman.domain.version.change_plan import Action, ChangePlan, Estimate, Planned
 from tallyman.domain.version.dataset import Dataset, Fragment, Kind, registered_by
 from tallyman.errors import UsageError

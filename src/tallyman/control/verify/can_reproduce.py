@@ -169,7 +169,7 @@ class Reproducible:
     def pinned(self, asset: str) -> tuple[Evidence, Thresholds]:
         """Return evidence and thresholds as in the run."""
         then = self.bound.config["assets"][asset]
-        return Evidence(then["evidence"]), Thresholds.of_json(then["thresholds"])
+        return Evidence(then["evidence"]), Thresholds.of(then["thresholds"])
 
     def _redefined(self, row: Materialization) -> str | None:
         name = row.target.asset

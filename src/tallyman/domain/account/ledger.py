@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tallyman.domain.account.column_metrics import MetricsByColumn
@@ -75,6 +75,14 @@ class Partition:
     def step(self) -> str:
         """Name the step that gave the fate, as its evidence is named."""
         return self.location.rstrip("/").rpartition("/")[2].removesuffix(".parquet")
+
+
+def by_fate(partitions: Iterable[Partition]) -> dict[Fate, int]:
+    """Count the records, or the units of a sub-ledger, by fate."""
+    counts = dict.fromkeys(Fate, 0)
+    for partition in partitions:
+        counts[partition.fate] += partition.digest.count
+    return counts
 
 
 def _no_samples() -> dict[str, list[str]]:
@@ -218,10 +226,7 @@ class Ledger:
 
     @property
     def fates(self) -> dict[Fate, int]:
-        counts = dict.fromkeys(Fate, 0)
-        for partition in self.partitions:
-            counts[partition.fate] += partition.digest.count
-        return counts
+        return by_fate(self.partitions)
 
     @property
     def digests_agree(self) -> bool:

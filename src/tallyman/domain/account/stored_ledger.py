@@ -19,6 +19,7 @@ from tallyman.domain.account.ledger import (
     Ledger,
     Partition,
     SubLedger,
+    by_fate,
 )
 from tallyman.domain.account.reference_tally import ReferenceTally
 
@@ -135,12 +136,10 @@ class StoredLedger:
 
     def totals(self) -> StoredLedger:
         """Condense to one partition per fate, so that a run with many targets fits in memory."""
-        counts: dict[Fate, int] = {}
-        for part in self.partitions:
-            counts[part.fate] = counts.get(part.fate, 0) + part.digest.count
         parts = (
             Partition(fate=fate, description="", digest=KeyDigest(count), location="")
-            for fate, count in counts.items()
+            for fate, count in by_fate(self.partitions).items()
+            if count
         )
         proof = StoredProof(balanced=self.proof.balanced, method=self.proof.method)
         kept = replace(self, partitions=tuple(parts), sub_ledgers=(), versions=(), references=())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tallyman.domain.account.fate import Fate
-from tallyman.domain.account.ledger import Ledger, Partition
+from tallyman.domain.account.ledger import Ledger, Partition, by_fate
 from tallyman.domain.codec import to_plain
 
 
@@ -43,19 +43,12 @@ def sub_tallies(ledger: Ledger) -> tuple[SubTally, ...]:
             opened_by=sub.opened_by,
             unit=sub.unit,
             units_in=sub.units_in,
-            fates=_fates(sub.partitions),
+            fates=by_fate(sub.partitions),
             unaccounted=sub.unaccounted,
             parents=_parents(sub.opened_by, listed) if sub.unit == "child" else None,
         )
         for sub in ledger.sub_ledgers
     )
-
-
-def _fates(partitions: tuple[Partition, ...]) -> dict[Fate, int]:
-    counts = dict.fromkeys(Fate, 0)
-    for partition in partitions:
-        counts[partition.fate] += partition.digest.count
-    return counts
 
 
 def _parents(step: str, partitions: list[Partition]) -> int:

@@ -18,15 +18,5 @@ class Reached:
     kind: Kind
     depth: int
     status: str | None  # of the latest materialization, in any state; None for a source
-    project: str | None = None
+    pipeline: str | None = None
     """The pipeline that it belongs to; None if it is the one that was asked."""
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "asset": self.asset,
-            "partition": self.partition,
-            "kind": self.kind,
-            "depth": self.depth,
-            "status": self.status,
-            "pipeline": self.project,
-        }

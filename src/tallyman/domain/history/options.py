@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from tallyman.domain.account.fate import Evidence
@@ -44,15 +44,6 @@ class Options:
     replay: ReplayOptions | None = None
     stored_version: str | None = None
     """The hash of the stored pipeline version to run; None means that of the project's files."""
-
-    def with_force(self, force: frozenset[str]) -> Options:
-        return replace(self, force=force)
-
-    def with_stored_version(self, version: str) -> Options:
-        return replace(self, stored_version=version)
-
-    def with_jobs(self, jobs: int) -> Options:
-        return replace(self, jobs=jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

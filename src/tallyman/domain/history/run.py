@@ -183,9 +183,6 @@ class RunResult:
         assets = [replace(made, error=_of_itself(made.error)) for made in self.assets]
         return replace(self, commit=commit, assets=tuple(assets))
 
-    def with_error(self, error: Mapping[str, object]) -> RunResult:
-        return replace(self, status=Status.FAILED, error=error)
-
     def by_partition(self) -> dict[str, int]:
         """Count the partitions that succeeded, failed, were skipped as unchanged, or did not
         run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
@@ -51,14 +51,7 @@ class TraceRecord:
         }
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "run_id": str(self.run_id),
-            "operation_seq": self.operation_seq,
-            "row_id": str(self.row_id),
-            "change_type": self.change_type.value,
-            "before": plain(self.before),
-            "after": plain(self.after),
-        }
+        return _fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +64,7 @@ class TraceEntry:
     diff: Mapping[str, Mapping[str, Any]]
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "operation_seq": self.operation_seq,
-            "change_type": self.change_type.value,
-            "full_state": plain(self.full_state),
-            "diff": plain(self.diff),
-        }
+        return _fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +206,10 @@ class FoundRow:
             "operation_seq": self.record.operation_seq,
             "state": plain(self.record.after),
         }
+
+
+def _fields(value: TraceRecord | TraceEntry) -> dict[str, object]:
+    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
 
 
 def plain(value: object) -> Any:

@@ -24,16 +24,17 @@ def followed(
     for name in dict.fromkeys(reader.inputs):
         if name in sources or (name in tables and reader.partitioned_by is not None):
             continue
-        if name not in assets or _is_followed(reader, assets[name]):
+        whole = name not in assets or reader.partitioned_by is None
+        if whole or same_partitions(reader, assets[name]):
             found.append(name)
     return found
 
 
-def _is_followed(reader: Asset, other: Asset) -> bool:
+def same_partitions(reader: Asset, other: Asset) -> bool:
     mine, theirs = reader.partitioned_by, other.partitioned_by
-    if mine is None:
-        return True
-    return theirs is not None and (mine.column, mine.kind) == (theirs.column, theirs.kind)
+    if mine is None or theirs is None:
+        return False
+    return (mine.column, mine.kind) == (theirs.column, theirs.kind)
 
 
 def trigger_problems(

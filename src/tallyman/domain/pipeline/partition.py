@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import pairwise
-from typing import TypeAlias
 from urllib.parse import quote
 
 from tallyman.errors import UsageError
 from tallyman.errors.wording import nearest
-
-Value: TypeAlias = "date | datetime | str | tuple[Value, ...]"
 
 KEY_LENGTH = 255
 """The length of a partition column in the registry."""
@@ -27,60 +23,36 @@ PART_LENGTH = 100
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
-def encode(value: Value) -> str:
+def encode(value: date | str) -> str:
     """Encode a value as its only key; a tag marks everything but plain text, for `decode`."""
-    match value:
-        case datetime():
-            key = _instant(value)
-        case date():
-            key = f"d:{value.isoformat()}"
-        case tuple():
-            key = "t:" + _base64(json.dumps([encode(member) for member in value]))
-        case str():
-            plain = value.isprintable() and value and not set(value) & {":", "|"}
-            key = str(value) if plain else "s:" + _base64(value)
-        case _:
-            kind = type(value).__name__
-            raise UsageError(f"a partition is a date, an instant, text or a tuple, not {kind}")
+    if isinstance(value, date):
+        return f"d:{value.isoformat()}"
+    plain = value.isprintable() and value and not set(value) & {":", "|"}
+    key = value if plain else "s:" + _base64(value)
     if len(key) > KEY_LENGTH:
         shown = f"{key[:40]}…"
         raise UsageError(f"partition {shown!r} has {len(key)} characters; {KEY_LENGTH} are allowed")
     return key
 
 
-def decode(text: str) -> Value:
+def decode(text: str) -> date | str:
     """Decode a key to its value; another spelling of the same value is not a key."""
     tag, sign, rest = text.partition(":")
     try:
         value = _read(tag, rest) if sign else text
         canonical = encode(value)
-    except (ValueError, TypeError, AttributeError, UsageError):
+    except (ValueError, UsageError):
         raise UsageError(f"{text!r} is not a partition key") from None
     if canonical != text:
         raise UsageError(f"{text!r} is not a partition key; the key is {canonical!r}")
     return value
 
 
-def _instant(value: datetime) -> str:
-    if value.utcoffset() is None:
-        return f"ndt:{value.replace(tzinfo=None).isoformat()}"
-    try:
-        universal = value.astimezone(UTC)
-    except OverflowError:
-        raise UsageError(f"partition {value.isoformat()}: not a year from 1 to 9999 UTC") from None
-    return f"dt:{universal.replace(tzinfo=None).isoformat()}Z"
-
-
-def _read(tag: str, rest: str) -> Value:
-    match tag:
-        case "d":
-            return date.fromisoformat(rest)
-        case "dt" | "ndt":
-            return datetime.fromisoformat(rest)
-        case "s":
-            return _unbase64(rest)
-        case "t":
-            return tuple(decode(member) for member in json.loads(_unbase64(rest)))
+def _read(tag: str, rest: str) -> date | str:
+    if tag == "d":
+        return date.fromisoformat(rest)
+    if tag == "s":
+        return _unbase64(rest)
     raise ValueError(tag)
 
 
@@ -133,9 +105,7 @@ class Partitioning:
 
     def value(self, key: str) -> date | str:
         found = decode(key)
-        if self.kind == "daily" and isinstance(found, date) and not isinstance(found, datetime):
-            return found
-        if self.kind == "strings" and isinstance(found, str):
+        if isinstance(found, date) == (self.kind == "daily"):
             return found
         expected = "a date" if self.kind == "daily" else "text"
         raise UsageError(f"{key!r} is not a partition of {self.column!r}: expected {expected}")

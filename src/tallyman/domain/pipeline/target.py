@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from tallyman.domain.pipeline.follows import same_partitions
 from tallyman.domain.pipeline.pipeline import Asset, Pipeline, SharedDataset, Source
 
 PLACEHOLDER = "{partition}"
@@ -56,13 +57,6 @@ def readings(pipeline: Pipeline, target: Target) -> list[Reading]:
             partition = target.partition if same_partitions(reader, pipeline.assets[name]) else None
             found.append(Reading(name, partition, False))
     return found
-
-
-def same_partitions(reader: Asset, other: Asset) -> bool:
-    mine, theirs = reader.partitioned_by, other.partitioned_by
-    if mine is None or theirs is None:
-        return False
-    return (mine.column, mine.kind) == (theirs.column, theirs.kind)
 
 
 def dependencies(pipeline: Pipeline, targets: Iterable[Target]) -> dict[Target, set[Target]]:

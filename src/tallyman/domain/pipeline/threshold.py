@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import UNITS, Ledger
@@ -13,6 +13,7 @@ from tallyman.errors import UsageError
 
 REACTIONS = ("halt", "warn", "allow")
 """What can be done about an input that is empty or shrank."""
+KINDS: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,6 @@ class Thresholds:
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
-    def of_json(cls, kept: Mapping[str, object]) -> Thresholds:
-        """Read the thresholds of a stored run."""
-        return cls._from(kept)
-
-    @classmethod
     def of(cls, given: Thresholds | str | Mapping[str, object] | None) -> Thresholds:
         """Read thresholds from a preset's name, `absolute=0,percentage=0.001`, a mapping, or
         nothing.
@@ -124,41 +120,23 @@ class Thresholds:
         if given is None:
             return cls()
         if isinstance(given, str):
-            if given in cls.PRESETS:
-                return cls._from(cls.PRESETS[given])
             pieces = [piece.partition("=") for piece in given.split(",")]
-            given = {name: value for name, _, value in pieces}
+            given = cls.PRESETS.get(given) or {name: value for name, _, value in pieces}
         if not isinstance(given, Mapping):
             kind = type(given).__name__
             raise UsageError(f"thresholds: expected a preset or limits by name, not a {kind}")
-        return cls._from(given)
-
-    @classmethod
-    def _from(cls, values: Mapping[str, object]) -> Thresholds:
-        kinds = {
-            "absolute": int,
-            "percentage": float,
-            "window": int,
-            "breaker": float,
-            "on_break": str,
-            "on_empty": str,
-            "on_shrink": str,
-            "children_absolute": int,
-            "children_percentage": float,
-            "groups_absolute": int,
-            "groups_percentage": float,
-        }
-        unknown = set(values) - {f.name for f in fields(cls)}
-        if unknown:
+        # By the first word of the annotation: `int | None` takes what int reads.
+        kinds = {f.name: KINDS[str(f.type).partition(" ")[0]] for f in fields(cls)}
+        if unknown := given.keys() - kinds.keys():
             raise UsageError(
                 f"thresholds: unknown {', '.join(sorted(map(repr, unknown)))}; use a preset "
                 f"({', '.join(cls.PRESETS)}) or {', '.join(kinds)}"
             )
         try:
-            typed = {name: kinds[name](str(value)) for name, value in values.items()}
+            typed = {name: kinds[name](str(value)) for name, value in given.items()}
         except ValueError as error:
             raise UsageError(f"thresholds: {error}") from None
-        return cls(**typed)  # type: ignore[arg-type]
+        return cls(**typed)
 
 
 ANYTHING = Thresholds(absolute=0, percentage=1.0, window=0, on_empty="allow", on_shrink="allow")

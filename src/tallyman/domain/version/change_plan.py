@@ -83,9 +83,6 @@ class ChangePlan:
     expected: Mapping[str, int] = field(default_factory=dict)
     """The version of every dataset of the project when the plan was made, by id."""
 
-    def with_action(self, *actions: Action) -> list[Planned]:
-        return [one for one in self.planned if one.action in actions]
-
     @property
     def runs(self) -> list[Planned]:
         """List the assets that a run takes up: to build them, or to publish more of them."""

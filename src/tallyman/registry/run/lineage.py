@@ -53,7 +53,7 @@ UP = """
         UNION ALL
         SELECT project, asset_name, partition, false, 0 FROM newest
     )
-    SELECT nullif(r.project, %(project)s) AS project, r.asset, r.partition, r.depth, latest.status,
+    SELECT nullif(r.project, %(project)s) AS pipeline, r.asset, r.partition, r.depth, latest.status,
            CASE WHEN r.is_source THEN 'source' ELSE 'asset' END AS kind
     FROM reached r LEFT JOIN LATERAL (
         SELECT status FROM materializations
@@ -118,7 +118,7 @@ DOWN = """
         FROM walk w, unnest(w.pairs) AS pair
         WHERE w.depth > 0
     )
-    SELECT nullif(r.project, %(project)s) AS project, r.asset,
+    SELECT nullif(r.project, %(project)s) AS pipeline, r.asset,
            nullif(r.partition, '') AS partition, r.depth, latest.status, 'asset' AS kind
     FROM reached r CROSS JOIN LATERAL (
         SELECT status FROM materializations
@@ -157,7 +157,7 @@ IMPACT_BY_ASSET = """
         FROM walk w, unnest(w.names) AS name
         WHERE w.depth > 0
     )
-    SELECT nullif(r.project, %(project)s) AS project, r.asset, latest.partition, r.depth,
+    SELECT nullif(r.project, %(project)s) AS pipeline, r.asset, latest.partition, r.depth,
            latest.status, 'asset' AS kind
     FROM reached r CROSS JOIN LATERAL (
         SELECT DISTINCT ON (coalesce(partition, '')) partition, status FROM materializations
