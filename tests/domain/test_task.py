@@ -1,4 +1,4 @@
-"""Tasks in plain Python: the state machine, the fence, retry policies, and identities."""
+"""Tasks in plain Python: retry policies, scopes, and identities."""
 
 import json
 from uuid import UUID, uuid4
