@@ -145,15 +145,3 @@ def test_what_cannot_be_read_is_refused_before_anything_is_made(
     assert reply.code in (1, 2), str(reply)
     assert message in str(reply).replace('\\"', '"')
     assert home_is_empty(made)
-
-
-def test_json_of_several_lines_is_refused(homes: Homes) -> None:
-    made = homes.make(Home, "refused").pipeline(
-        "import tallyman as tm\n"
-        'tm.source("s", "data/s.json", schema="k int", options={"multiLine": True})\n'
-        "@tm.asset\ndef a(s):\n    return s\n"
-    )
-    made.data("s.json", {"k": 1})
-    reply = made.tallyman("run")
-    assert reply.code == 2, str(reply)
-    assert "one record is one line; `jq -c .` converts the file" in str(reply)

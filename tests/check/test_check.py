@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -158,27 +157,6 @@ def test_files_tables_cycles_and_names_are_reported_together(home: Home) -> None
     assert {"asset one", "asset Ledger.json", "asset four, step 10_filter"} <= paths
     assert reply.json["not_checked"]["five"] == "it reads 'elsewhere', which could not be read"
     assert not left(home)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said", "line"),
-    [
-        ("name: x\nthresholds: nonsense\n", "nonsense", None),
-        ("name: x\nrunz: y\n", "unknown setting 'runz'", None),
-        ("name: x\n  bad: [\n", "not valid YAML", 2),
-        ("- a\n", "expected names and values", None),
-    ],
-)
-def test_mistakes_in_the_settings_are_mistakes_of_their_file(
-    home: Home, settings: str, said: str, line: int | None
-) -> None:
-    home.pipeline(SOUND)
-    (home.path / "tallyman.yaml").write_text(settings)
-    found = problems(home, "--no-spark")
-    assert [one["file"] for one in found] == ["tallyman.yaml"]
-    assert said in found[0]["message"]
-    assert line in (None, found[0]["line"])
-    assert str(home.path) not in json.dumps(found)
 
 
 def test_a_source_whose_schema_cannot_be_read_is_named(home: Home) -> None:

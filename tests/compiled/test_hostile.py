@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,12 +218,6 @@ def test_what_a_file_prints_is_shown_apart_from_the_answer(tmp_path: Path) -> No
     assert reply.json["ok"]
 
 
-def test_prints_before_a_failure_are_shown_too(tmp_path: Path) -> None:
-    reply, _ = check(tmp_path, HEAD + "print('so far', flush=True)\nos._exit(1)")
-
-    assert "so far" in reply.stderr
-
-
 def test_what_a_file_forks_answers_nothing_and_ends(tmp_path: Path) -> None:
     mark = tmp_path / "lives"
     text = asset("return raw") + (
@@ -258,12 +251,3 @@ def test_equal_names_of_files_in_two_projects_do_not_meet(tmp_path: Path) -> Non
         assert reply.code == 0
         compiled = Home(place).tallyman("compile").json
         assert compiled["sources"]["x"]["schema"] == schema
-
-
-def test_the_number_of_a_child_that_ended_stays_taken_until_it_is_put_away() -> None:
-    """Whoever got its number next would be killed in its place."""
-    for script, code in (("exit 3", 3), ("kill -9 $$", -9)):
-        with subprocess.Popen(["sh", "-c", script]) as ended:
-            wait_until(lambda one=ended.pid: child.exit_code(one) is not None)
-            assert child.exit_code(ended.pid) == code
-            assert ended.wait() == code  # nobody else waited for it

@@ -158,12 +158,6 @@ def test_what_cannot_be_read_is_told_without_reading_on(
     assert first.startswith(said), first
 
 
-def test_an_unquoted_selector_before_more_text_is_hinted_at(tmp_path: Path) -> None:
-    [said] = mistakes(tmp_path, "assets:\n  a:\n    x: {{A}} OR b")
-
-    assert said.endswith('; quote a value that begins with {{, as in "{{NAME}}"')
-
-
 TRAPS = """\
 selectors:
   yes: no <> off  -- not really
@@ -229,20 +223,6 @@ def test_an_alias_repeats_what_it_names(tmp_path: Path) -> None:
 
     assert [asset.plan().input for asset in pipeline.assets.values()] == ["x", "a"]
     assert all(len(list(asset.plan().steps())) == 1 for asset in pipeline.assets.values())
-
-
-def test_mistakes_of_all_files_are_told_together(tmp_path: Path) -> None:
-    (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / "a.py").write_text("1 / 0")
-    (tmp_path / "pipelines" / "b.yml").write_text("asset: {}")
-
-    with pytest.raises(DefinitionError) as raised:
-        loaded(tmp_path, "source: {}")
-    assert [problem.where for problem in raised.value.problems] == [
-        "a.py",
-        "pipelines/b.yml:1: asset",
-        "pipelines/gl.yaml:1: source",
-    ]
 
 
 def test_an_asset_cut_down_to_a_partition_keeps_its_steps(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -280,19 +280,6 @@ def test_the_listener_stays_on_this_machine(tmp_path: Path) -> None:
         assert address == f"unix:{path}"
         assert path.stat().st_mode & 0o777 == 0o600
         opened.close()
-
-
-def test_a_server_that_drains_lets_waiting_claims_go(
-    desk: Desk, address: str, tmp_path: Path
-) -> None:
-    started = processes.server(address, tmp_path, f"unix:{tmp_path / 'socket'}")
-    client = ServerClient(started.first, Secret(desk.token("waits")))
-    [task] = desk.add()
-    claimed = client.post(CLAIM, {"worker_id": "w", "wait_s": 20})
-    assert UUID(claimed["task"]["task_id"]) == task
-    assert started.drained() == "drained"
-    assert not (tmp_path / "socket").exists()
-    client.close()
 
 
 def test_a_token_goes_unencrypted_to_this_machine_only() -> None:

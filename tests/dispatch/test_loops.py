@@ -10,10 +10,9 @@ import pytest
 from tallyman.control.dispatch import operate, steps
 from tallyman.control.dispatch.claim import Claimed
 from tallyman.control.dispatch.cron import Cron
-from tallyman.control.dispatch.ended import EndedAttempt
 from tallyman.domain.task.event import Event, Scope
 from tallyman.domain.task.state import TaskStatus
-from tallyman.errors import InUse, StaleAttempt, UsageError
+from tallyman.errors import StaleAttempt, UsageError
 from tests.dispatch.desk import Desk, fence_of
 
 
@@ -114,17 +113,6 @@ def test_a_pool_of_two_slots_never_runs_more_than_two(desk: Desk) -> None:
         desk.listen(uuid4(), "x", pool="missing")
 
 
-def test_a_slot_in_use_is_not_removed(desk: Desk) -> None:
-    desk.pool("api", [{}, {}])
-    [task] = desk.add(pool="api")
-    fence = desk.claim(task)
-    with pytest.raises(InUse, match="1 of them are taken"):
-        desk.pool("api", [])
-    desk.complete(fence)
-    desk.pool("api", [{}])
-    assert len(desk.rows("SELECT FROM slots")) == 1
-
-
 def test_as_many_tasks_of_an_asset_run_as_it_allows(desk: Desk) -> None:
     tasks = desk.add(5, max_concurrency=2)
     with ThreadPoolExecutor(5) as threads:
@@ -191,17 +179,6 @@ def test_cron_follows_the_time_zone_through_the_change_of_clocks() -> None:
             Cron(wrong)
     with pytest.raises(UsageError, match="Mars"):
         Cron("0 0 * * *", "Mars/Olympus")
-
-
-def test_the_line_of_an_error_without_a_message_has_its_code(desk: Desk) -> None:
-    [task] = desk.add()
-    for message, shown in (("", "odd"), ("first\nsecond", "first")):
-        ended = EndedAttempt(
-            task=desk.task(task),
-            status=TaskStatus.FAILED,
-            error={"code": "odd", "message": message},
-        )
-        assert str(ended).endswith(f"   {shown}")
 
 
 def test_upkeep_removes_what_finished_long_ago_and_nothing_else(desk: Desk) -> None:

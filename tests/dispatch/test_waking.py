@@ -71,17 +71,6 @@ def idle(desk: Desk) -> list[SeenWaiter]:
 # ---- what a claim gets ------------------------------------------------------------------------
 
 
-def test_tasks_of_a_full_pool_stay_and_other_pools_go_on(desk: Desk) -> None:
-    desk.pool("api", [{}, {}])
-    desk.add(300, pool="api", priority=9)
-    [other] = desk.add()
-    held = [claimed(desk, "api") for _ in range(2)]
-    assert desk.claim_next(pools=("api",)).reason == "Empty"
-    assert claimed(desk, "api", "default").task.id == other
-    desk.complete(fence_of(held[0]))
-    assert claimed(desk, "api").task.pool == "api"
-
-
 def test_the_most_urgent_task_of_all_pools_comes_first(desk: Desk) -> None:
     desk.pool("urgent", None)
     [first] = desk.add()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from tallyman.control.dispatch import operate
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.settings import Secret
 from tallyman.worker.attempt import Attempt
@@ -21,8 +18,7 @@ from tallyman.worker.client import ServerClient
 from tallyman.worker.warm_children import ChildLimits, WarmChildren
 from tests.dispatch import processes
 from tests.dispatch.desk import Desk
-from tests.dispatch.test_worker import ended, is_gone
-from tests.world.waiting import wait_until
+from tests.dispatch.test_worker import is_gone
 
 ENTRY = "tests.dispatch.work:warm"
 ONCE = RetryPolicy(attempts=1)
@@ -141,13 +137,6 @@ def test_a_child_that_waits_too_long_or_died_is_not_used() -> None:
     children.close()
 
 
-def test_a_limit_of_one_task_starts_nothing_ahead() -> None:
-    children = WarmChildren(1, ChildLimits(tasks=1))
-    assert do(children, task())["before"] == []
-    assert do(children, task())["before"] == []
-    children.close()
-
-
 # ---- through a server ------------------------------------------------------------------------
 
 
@@ -156,34 +145,6 @@ def place(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     started = processes.server(address, tmp_path_factory.mktemp("server"))
     yield started.first
     started.kill()
-
-
-def test_a_deadline_and_a_cancel_end_a_warm_child(desk: Desk, place: str, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text(desk.token(f"w-{uuid4()}"))
-    one = processes.worker(place, token)
-    pids = []
-    for n, (timeout_s, outcome) in enumerate([(2, "timeout"), (600, "canceled")]):
-        seen, hangs = tmp_path / f"seen-{n}", tmp_path / f"hangs-{n}"
-        [done] = desk.add(kind="hang", config={"place": str(hangs)}, retry=once(timeout_s))
-        wait_until(hangs.exists)
-        if outcome == "canceled":
-            with desk.database.transaction() as tx:
-                operate.cancel(tx, desk.owner, done)
-        ended(desk, done)
-        assert desk.outcomes(done) == [outcome]
-        hung = [int(pid) for pid in hangs.read_text().split()]
-        assert hung
-        wait_until(lambda gone=hung: all(map(is_gone, gone)))
-        [after] = desk.add(kind="warm", config={"place": str(seen)})
-        ended(desk, after)
-        pids.append(json.loads(seen.read_text())["pid"])
-    assert one.drained() == "drained"
-    wait_until(lambda: all(map(is_gone, pids)))
-
-
-def once(timeout_s: int) -> RetryPolicy:
-    return RetryPolicy(attempts=1, timeout_s=timeout_s)
 
 
 class Unlucky(WarmChildren):

@@ -1,7 +1,6 @@
 """Workers and servers as processes: the work is done, also when some of them die."""
 
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -11,7 +10,7 @@ import pytest
 from tallyman.control.dispatch import operate
 from tallyman.domain.task.retry import RetryPolicy
 from tests.dispatch import processes
-from tests.dispatch.desk import FAST, Desk
+from tests.dispatch.desk import Desk
 from tests.world.waiting import wait_until
 
 
@@ -61,7 +60,7 @@ def test_a_worker_does_the_work_and_reports_what_went_wrong(
     seen = tmp_path / "seen.json"
     [spy] = desk.add(asset="spy", kind="spy", pool="api", config={"place": str(seen)})
     slow = RetryPolicy(attempts=1, timeout_s=1)
-    hangs = {"place": str(tmp_path / "hangs")}
+    hangs = {"place": str(tmp_path / "hangs"), "stubborn": True}
     [late] = desk.add(asset="late", kind="hang", retry=slow, config=hangs)
     one = processes.worker(place, token_file, 3, "default", "api")
     ended(desk, feed, bug, disk, died, odd, liar, early, spy, late)
@@ -133,48 +132,6 @@ def is_gone(process: int) -> bool:
         return ") Z " in Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return True
-
-
-def test_a_worker_that_slept_past_its_lease_changes_nothing(
-    desk: Desk, place: str, token_file: Path, tmp_path: Path
-) -> None:
-    place_file = tmp_path / "hangs"
-    hangs = {"place": str(place_file), "stubborn": True}
-    [task] = desk.add(kind="hang", config=hangs, lease_s=1, retry=FAST)
-    one = processes.worker(place, token_file)
-    wait_until(place_file.exists)
-    child, grandchild = map(int, place_file.read_text().split())
-    one.signal(signal.SIGSTOP)
-    wait_until(lambda: desk.task(task).status.value != "Running")
-    desk.requeue()
-    fence = desk.claim(task)
-    assert fence.attempt == 2
-    desk.complete(fence)
-    one.signal(signal.SIGCONT)  # its next heartbeat is refused: it ends its child
-    wait_until(lambda: is_gone(child) and is_gone(grandchild))
-    assert one.drained() == "drained"
-    assert desk.outcomes(task) == ["lease_expired", "success"]
-
-
-def test_a_server_is_killed_and_another_goes_on(
-    desk: Desk, address: str, token_file: Path, tmp_path: Path
-) -> None:
-    socket = f"unix:{tmp_path / 'socket'}"
-    dataset = uuid4()
-    desk.listen(dataset, "totals", kind="echo")
-    first = processes.server(address, tmp_path, socket)
-    one = processes.worker(socket, token_file, 2)
-    events = [{"dataset_uuid": str(dataset), "cursor": str(n)} for n in range(2)]
-    tasks = desk.add(2, kind="echo", config={"events": events})
-    wait_until(lambda: desk.task(tasks[0]).attempt > 0)
-    first.kill()
-    second = processes.server(address, tmp_path, socket)
-    ended(desk, *tasks)
-    wait_until(lambda: all(task.finished_at for task in desk.tasks("totals")))
-    assert len(desk.tasks("totals")) == 4
-    assert {task.status.value for task in desk.tasks("totals")} == {"Completed"}
-    assert one.drained() == "drained"
-    assert second.drained() == "drained"
 
 
 def test_a_worker_whose_token_is_refused_ends(desk: Desk, place: str, tmp_path: Path) -> None:

@@ -50,15 +50,6 @@ def test_the_text_has_every_edge_of_a_diamond_and_each_asset_after_what_it_reads
     assert "b  <-  a, raw (source)" in lines
 
 
-def test_mermaid_has_every_edge_of_a_diamond_and_marks_sources() -> None:
-    text = mermaid(DIAMOND)
-
-    assert text.startswith("graph LR\n")
-    assert _edges_of_mermaid(text) == DIAMOND_EDGES
-    assert re.search(r"^    \w+\[\(raw\)\]$", text, re.M)
-    assert re.search(r"^    \w+\[d\]$", text, re.M)
-
-
 def test_of_a_choice_its_assets_and_what_they_read_directly_are_drawn() -> None:
     assert edges(DIAMOND, ["b"]) == [("a", "b"), ("raw", "b")]
     assert nodes(DIAMOND, ["b"]) == ["raw", "a", "b"]
@@ -84,10 +75,3 @@ def test_two_names_that_look_alike_are_two_nodes() -> None:
     text = mermaid(Pipeline.of([_source("a-b"), _source("a.b"), _asset("a_b", "a-b", "a.b")]))
 
     assert _edges_of_mermaid(text) == {("a-b", "a_b"), ("a.b", "a_b")}
-
-
-def test_sources_that_nobody_reads_are_drawn_too() -> None:
-    pipeline = Pipeline.of([_source("raw")])
-
-    assert ascii_graph(pipeline) == "raw (source)"
-    assert mermaid(pipeline) == "graph LR\n    n1[(raw)]"

@@ -1,6 +1,5 @@
 """A mutation says what to do in plain values; what it does not say clearly is named by its path."""
 
-import pickle
 from datetime import date
 
 import pytest
@@ -16,11 +15,8 @@ from tallyman.domain.version.mutation import (
 from tallyman.domain.version.table import Table
 from tallyman.errors import (
     InvalidMutation,
-    KeyConflict,
     MixedMutation,
-    MutationRefused,
     Problem,
-    TallymanError,
 )
 
 TABLES = {
@@ -163,35 +159,4 @@ def test_an_unknown_table_gets_the_nearest_name() -> None:
 
     assert raised.value.problems == (
         Problem("statements[0]", "there is no table 'persn'", "person"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("error", "exit_code", "facts"),
-    [
-        (
-            MutationRefused("knows", "reference", 1200, ["dst = 'x'"], 2),
-            1,
-            {"statement": 2, "dataset": "knows", "rule": "reference", "count": 1200},
-        ),
-        (KeyConflict("person", 3, ["name = 'Ann'"]), 4, {"statement": None, "count": 3}),
-        (MixedMutation([1], [2, 3]), 2, {"deletes": [1], "others": [2, 3]}),
-        (InvalidMutation([Problem("a", "b")]), 2, {"code": "invalid_mutation"}),
-    ],
-)
-def test_errors_keep_their_facts_on_the_way_to_another_process(
-    error: TallymanError, exit_code: int, facts: dict[str, object]
-) -> None:
-    copy = pickle.loads(pickle.dumps(error))
-
-    assert (str(copy), copy.facts()) == (str(error), error.facts())
-    assert copy.exit_code == exit_code
-    assert facts.items() <= copy.facts().items()
-
-
-def test_the_text_of_a_refusal_has_the_numbers() -> None:
-    error = MutationRefused("knows", "reference", 1200, ["dst = 'x' is not in person.name"], 2)
-
-    assert str(error) == (
-        "statement 2, table knows: 1,200 row(s) break reference: dst = 'x' is not in person.name"
     )

@@ -168,30 +168,6 @@ def test_a_day_may_be_typed_with_or_without_its_tag() -> None:
     assert days.folder("d:2025-01-15") == "day=2025-01-15"
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("2024-12-31", "from 2025-01-01 to 2025-01-31"),
-        ("2025-02-01", "from 2025-01-01 to 2025-01-31"),
-        ("20250115", "give a day like 2025-01-01"),
-        ("2025-02-30", "give a day like 2025-01-01"),
-        ("monday", "give a day like 2025-01-01"),
-    ],
-)
-def test_a_day_that_is_not_there_is_refused_with_those_that_are(typed: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        daily("day", "2025-01-01", "2025-01-31").parse(typed)
-
-
-def test_a_value_that_is_not_there_is_refused_with_the_nearest() -> None:
-    split = partitions("region", ["europe", "america"])
-
-    with pytest.raises(UsageError, match="Did you mean 'europe'"):
-        split.parse("eurpe")
-    with pytest.raises(UsageError, match="There are europe, america"):
-        split.parse("zzz")
-
-
 def test_a_backfill_of_days_takes_both_ends() -> None:
     days = daily("day", "2025-01-30")
 

@@ -3,9 +3,7 @@
 import pytest
 
 import tallyman as tm
-from tallyman.domain.definition.frame import Frame
-from tallyman.domain.pipeline.declarations import declaring
-from tallyman.domain.pipeline.pipeline import Asset, Pipeline, Source
+from tallyman.domain.pipeline.pipeline import Pipeline, Source
 from tallyman.domain.version.table import Column, Reference
 from tallyman.errors import DefinitionError, UsageError
 
@@ -100,29 +98,10 @@ def test_a_table_has_columns_and_a_key(schema: str) -> None:
         tm.table("t", schema=schema, key=())
 
 
-@pytest.mark.parametrize("name", ["a" * 128, "a", "a_1"])
-def test_names_of_datasets_go_into_sql_and_addresses(name: str) -> None:
-    assert tm.table(name, schema="k int", key="k").name == name
-
-
 @pytest.mark.parametrize("name", ["a" * 129, "A", "1a", "_a", "a-b", "a.b", "", "a\n", "é"])
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError):
         tm.table(name, schema="k int", key="k")
-
-
-def test_tables_are_declared_in_order_with_the_rest() -> None:
-    with declaring() as declared:
-        table = tm.table("person", schema="name string", key="name")
-
-    assert declared == [table]
-    assert Pipeline.of(declared).tables == {"person": table}
-
-
-def test_an_asset_may_read_a_table() -> None:
-    reader = Asset(name="adults", function=lambda *frames: Frame("x"), inputs=("person",))
-
-    assert Pipeline.of([PERSON, reader]).order() == ["adults"]
 
 
 def test_a_name_is_given_once_among_all_kinds() -> None:
@@ -153,9 +132,3 @@ def test_a_reference_names_a_whole_key_of_the_same_type() -> None:
         "table t: 'b' refers to knows.src, but the key of 'knows' is src, dst",
         "table t: 'c' refers to person.name, which is string and not int",
     ]
-
-
-def test_a_table_may_refer_to_itself() -> None:
-    staff = tm.table("staff", schema="n int, boss int", key="n", references={"boss": "staff.n"})
-
-    assert Pipeline.of([staff]).tables["staff"].references[0].table == "staff"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tallyman.engine.spark import class_archive
-from tallyman.errors import UsageError
 
 
 @pytest.fixture
@@ -39,21 +38,3 @@ def test_java_gets_the_archive_only_while_spark_starts(
     with class_archive.in_use():
         assert os.environ[class_archive.SUBMIT_OPTIONS].endswith(" -Dmine=1")
     assert os.environ[class_archive.SUBMIT_OPTIONS] == "-Dmine=1"
-
-
-def test_another_java_or_other_jars_have_another_archive(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    usual = class_archive.archive()
-    assert class_archive.archive() == usual
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    other_java = class_archive.archive()
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert len({usual, other_java, class_archive.archive()}) == 3
-
-
-def test_a_training_that_fails_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive, "TRAINING", "raise SystemExit('no Spark here')")
-    with pytest.raises(UsageError, match="no Spark here"):
-        class_archive.make()
-    assert list((cache / "tallyman").iterdir()) == []

@@ -295,6 +295,8 @@ def test_what_cannot_be_accounted_for_names_the_alternative(
         lambda f: f.groupBy(lambda: 1),
         lambda f: f.expect("two words", "a > 1"),
         lambda f: f.filter("a > 1", name="../up"),
+        lambda f: f.expect("r", "a > 1", severity="loud"),
+        lambda f: f.expect("r", "a > 1", severity="warn", code="X"),
     ],
 )
 def test_a_wrong_argument_is_refused_where_it_stands(

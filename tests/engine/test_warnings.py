@@ -59,13 +59,8 @@ def made(workshop: Callable[..., Workshop]) -> Workshop:
 
 
 @pytest.fixture(scope="module")
-def ran(workshop: Callable[..., Workshop]) -> Ran:
-    return made(workshop).run()
-
-
-@pytest.fixture(scope="module")
 def repeated(workshop: Callable[..., Workshop]) -> Ran:
-    """The same, on a Spark that counts in its observations what it did twice."""
+    """A run on a Spark that counts in its observations what it did twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Observation, "get", property(_twice(Observation.get)))
         return made(workshop).run()
@@ -79,7 +74,7 @@ def _twice(get: Any) -> Callable[[Observation], dict[str, Any]]:
     return counted
 
 
-CASES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("asset", "counts"),
     [
         ("joined", [5]),
@@ -92,22 +87,10 @@ CASES = pytest.mark.parametrize(
         ("of_groups", [10]),
     ],
 )
-
-
-@CASES
-def test_each_row_that_breaks_the_rule_counts_once(ran: Ran, asset: str, counts: list[int]) -> None:
-    check(ran, asset, counts)
-
-
-@CASES
 def test_what_spark_repeats_is_not_counted_twice(
     repeated: Ran, asset: str, counts: list[int]
 ) -> None:
-    check(repeated, asset, counts)
-
-
-def check(ran: Ran, asset: str, counts: list[int]) -> None:
-    found = ran.asset(asset)
+    found = repeated.asset(asset)
     assert found.status.good, found.error
     assert [warning.count for warning in found.warnings] == counts
     assert [warning.of_records for warning in found.warnings] == [

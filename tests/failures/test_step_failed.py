@@ -13,7 +13,6 @@ import tallyman as tm
 from pyspark.sql import functions as F
 
 tm.source("orders", "data/orders.jsonl", key="id", schema="id int, v int, word string")
-tm.source("twins", "data/twins.csv", "csv", key="k", schema="k int, v string")
 
 
 @tm.asset(key="id")
@@ -39,11 +38,6 @@ def beyond(orders):
 @tm.asset(key="id", trace="changes")
 def in_place(orders):
     return orders.update({"word": "'x'"}).update({"v": "1 / (v - 2)"}, name="ratio")
-
-
-@tm.asset(key="k")
-def of_twins(twins):
-    return twins
 """
 EXPECTED = {
     "divided": ("share", "[DIVIDE_BY_ZERO]", "try_divide"),
@@ -59,7 +53,6 @@ def home(homes: Homes) -> Home:
     home = homes.make(Home, "failures").pipeline(PIPELINE)
     rows = [{"id": n, "v": n, "word": word} for n, word in ((1, "1"), (2, "two"), (3, "3"))]
     home.data("orders.jsonl", *rows)
-    (home.path / "data" / "twins.csv").write_text("k,v,v\n1,a,b\n")
     return home
 
 
@@ -80,14 +73,6 @@ def test_the_message_names_step_cause_and_remedy(home: Home) -> None:
     for name in ("divided", "cast"):
         assert (run / name / "SPARK_ERROR.txt").read_text()
     assert "Traceback" not in home.printed("run", "divided").stderr
-
-
-def test_two_equal_names_in_a_header_are_named(home: Home) -> None:
-    reply = home.tallyman("run", "of_twins")
-    assert reply.code in (1, 2), reply
-    assert "'v'" in reply.stdout
-    assert "the header has 2 columns" in reply.stdout
-    assert "try_cast" not in reply.stdout
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +17,6 @@ from pyspark.sql import functions as F
 from tallyman.project import Project
 from tests.forked import Running
 from tests.guard import ProcessState
-from tests.world.home import COMMAND
 from tests.world.homes import INTERPRETED
 
 # A column, where an expression would do: it is of one kind of Spark, and of no use to the other.
@@ -93,9 +91,7 @@ def _one_process(connected: Path, local: Path) -> None:
     before = ProcessState.now()
     turns = _in_turns(connected, local)
     left = list(before.differences(ProcessState.now()))
-    child = subprocess.run([COMMAND, "run", "--force"], cwd=local, capture_output=True, text=True)
-    ended = [child.returncode, child.stderr]
-    told = {"turns": turns, "left": left, "child": ended, "others": _among_others(connected, local)}
+    told = {"turns": turns, "left": left, "others": _among_others(connected, local)}
     sys.stdout.write(json.dumps(told))
 
 
@@ -112,7 +108,6 @@ def test_projects_of_both_kinds_take_turns_and_leave_the_process_as_it_was(
         "another server": True,
     }
     assert told["left"] == []
-    assert told["child"] == [0, ""]
     # Nor does whoever uses Spark Connect beside them lose anything.
     assert told["others"] == {
         **{f"rows of {name}": DOUBLED for name in ("connected", "local")},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from tallyman.domain.definition.column_lineage import DIRECT, Way
 from tallyman.domain.definition.frame import Frame
 from tallyman.engine.columns.lineage import column_lineage, registered_lineage
-from tests.lineage_events.plans import airline, columns_of, ledger_close, shown
+from tests.lineage_events.plans import airline, columns_of, shown
 
 INPUTS = {"t": ["id", "a", "b", "s", "list"], "r": ["code", "name"], "u": ["id", "a", "x"]}
 T, R, U = Frame("t"), Frame("r"), Frame("u")
@@ -307,29 +305,3 @@ def test_the_airline_example() -> None:
         *each("JOIN", "segments.airline", "airlines.code"),
         "segments.flight_date GROUP_BY",
     }
-
-
-@pytest.mark.parametrize("form", ["python", "yaml"])
-def test_the_general_ledger(tmp_path: Path, form: str) -> None:
-    pipeline = ledger_close(tmp_path, form)
-    inputs = columns_of(pipeline)
-    found = column_lineage(pipeline.assets["gl_close"].plan(), inputs)
-    columns, rows = shown(found)
-    assert list(columns) == [*inputs["transactions"], "total_reporting", "line_count"]
-    assert columns["journal_id"] == {"transactions.journal_id IDENTITY"}
-    assert columns["account"] == each("IDENTITY", "transactions.account", "budgets.account")
-    assert columns["total_reporting"] >= {
-        *each("AGGREGATION", "transactions.amount_local", "exchange_rates.rate"),
-        *each("JOIN", "transactions.currency", "exchange_rates.from_currency"),
-        *each("FILTER", "exchange_rates.kind", "exchange_rates.valid_to"),
-    }
-    assert columns["amount_local"] >= {
-        "budgets.amount AGGREGATION",
-        "cost_centers.region CONDITIONAL",
-        "transactions.amount_local TRANSFORMATION",
-    }
-    assert rows >= {"budgets.amount FILTER", "transactions.source_system FILTER"}
-    told = [*found.rows, *(o for origins in found.columns.values() for o in origins)]
-    assert all(origin.column in inputs[origin.input] for origin in told)
-    # Everything the plan reads decides something: nothing of it is left out.
-    assert {origin.input for origin in told} == set(inputs)

@@ -149,20 +149,6 @@ def test_a_finished_target_tells_its_balance_and_its_data(tmp_path: Path) -> Non
     assert "  -- 10_expect" in told["job"]["facets"]["sql"]["query"]
 
 
-def test_column_lineage_names_datasets_not_inputs(tmp_path: Path) -> None:
-    told = body(asset_event(lineage_run(), lineage_asset(tmp_path), RunState.COMPLETE, STARTED))
-    lineage = told["outputs"][0]["facets"]["columnLineage"]
-    (origin,) = lineage["fields"]["total_revenue"]["inputFields"]
-    assert (origin["namespace"], origin["name"]) == ("file", str(tmp_path / "data/bookings"))
-    assert origin["field"] == "ticket_price"
-    assert [(t["type"], t["subtype"]) for t in origin["transformations"]] == [
-        ("DIRECT", "AGGREGATION")
-    ]
-    assert lineage["fields"]["segments"]["inputFields"] == []
-    indirect = {(o["field"], o["transformations"][0]["subtype"]) for o in lineage["dataset"]}
-    assert ("code", "JOIN") in indirect
-
-
 @pytest.mark.parametrize("error", FAILURES.values(), ids=list(FAILURES))
 @pytest.mark.parametrize("state", [RunState.FAIL, RunState.ABORT])
 def test_a_failure_is_told_without_values(
@@ -180,23 +166,6 @@ def test_a_failure_is_told_without_values(
         assert "SECRET-17" not in json.dumps(told)
         reason = (error or {}).get("reason") or (error or {"code": "interrupted"})["code"]
         assert facets["tallyman_failure"]["reason"] == reason
-
-
-def test_a_halt_and_a_broken_balance_tell_their_numbers(tmp_path: Path) -> None:
-    halted = lineage_asset(tmp_path, result=result(Status.HALTED, error=FAILURES["halt"]))
-    told = body(asset_event(lineage_run(), halted, RunState.FAIL, STARTED))
-    failure = told["run"]["facets"]["tallyman_failure"]
-    assert (failure["errorCount"], failure["threshold"]) == (660, 100)
-    assert "660 of 9,000 records were rejected" in failure["message"]
-    lost = lineage_asset(
-        tmp_path,
-        result=result(Status.FAILED, error=FAILURES["accounting"], unaccounted=3),
-        ledger=StoredLedger.of(ledger(lost=3)),
-    )
-    told = body(asset_event(lineage_run(), lost, RunState.FAIL, STARTED))
-    assert told["run"]["facets"]["tallyman_failure"]["errorCount"] == 3
-    balance = told["run"]["facets"]["tallyman_ledger"]
-    assert (balance["balanced"], balance["unaccounted"]) == (False, 3)
 
 
 def test_what_spark_stumbled_over_is_told_by_its_kind(tmp_path: Path) -> None:
@@ -280,24 +249,6 @@ def test_the_same_told_twice_is_the_same_event(tmp_path: Path) -> None:
         run, lineage_asset(tmp_path, result=result(attempt=2)), RunState.START, STARTED
     )
     assert again.run != one.run
-
-
-def test_days_are_the_nominal_time() -> None:
-    run = lineage_run(
-        processing_window={"start": "2024-01-15", "end": "2024-02-16", "partitions": 32}
-    )
-    told = body(run_event(run, RunState.START, STARTED))
-    nominal = told["run"]["facets"]["nominalTime"]
-    assert nominal["nominalStartTime"] == "2024-01-15T00:00:00Z"
-    assert nominal["nominalEndTime"] == "2024-02-16T00:00:00Z"
-    day = LineageAsset(result=result(partition="d:2024-01-31"), folder=f"{FOLDER}/x")
-    told = body(asset_event(run, day, RunState.START, STARTED))
-    nominal = told["run"]["facets"]["nominalTime"]
-    assert nominal["nominalStartTime"] == "2024-01-31T00:00:00Z"
-    assert nominal["nominalEndTime"] == "2024-02-01T00:00:00Z"
-    assert told["run"]["facets"]["tallyman_run"]["partition"] == "d:2024-01-31"
-    told = body(run_event(lineage_run(), RunState.START, STARTED))
-    assert told["run"]["facets"]["nominalTime"]["nominalStartTime"] == "2024-03-01T06:30:00Z"
 
 
 def test_an_event_tells_only_some_of_ten_thousand_inputs() -> None:

@@ -253,19 +253,6 @@ def test_an_interrupt_after_the_end_changes_nothing(
     assert canceled == [["0"]]
 
 
-def test_an_input_that_comes_later_is_another_attempt(home: NumbersHome) -> None:
-    (home.path / "data" / DAY / "raw.jsonl").unlink()
-    told = run(home, "late_input")
-    assert told.words("scenario.numbers") == ["START", "FAIL"]
-    home.numbers(DAY, 1, 2)
-    assert home.ok("resume", "late_input")["status"] == "success"
-    counts = Told.by(home, "late_input").starts_and_ends()
-    own = told.file("start")["run"]["runId"]
-    for each in (counts[run] for run in counts if run != own):
-        assert each["START"] <= 1
-        assert sum(each[end] for end in ENDS) == 1
-
-
 def test_a_text_that_no_database_holds_is_told_in_another_form(home: NumbersHome) -> None:
     home.pipeline(PIPELINE.replace("return raw", "return raw.filter(\"id <> 'a\\0b'\")"))
     told = run(home, "odd")

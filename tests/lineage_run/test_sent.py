@@ -32,15 +32,6 @@ def test_a_collector_that_fails_half_the_time_gets_everything_once_and_in_order(
     assert collector.bodies == told.events
 
 
-def test_a_collector_that_is_well_has_everything_when_the_command_ends(
-    home: NumbersHome, collector: Collector
-) -> None:
-    told = run(home, "well", OPENLINEAGE_URL=collector.url)
-    assert collector.bodies == told.events
-    status = home.ok("lineage", "status")
-    assert (status["waiting"], status["sent"]) == (0, len(told.events))
-
-
 def test_a_collector_that_never_answers_holds_up_nobody(
     home: NumbersHome, collector: Collector
 ) -> None:
@@ -56,23 +47,6 @@ def test_a_collector_that_never_answers_holds_up_nobody(
     assert time.monotonic() - started < without + 10  # its own timeouts are longer than that
     assert "kept" in reply.json["notes"][0]
     assert home.ok("lineage", "status")["waiting"] > 0
-
-
-def test_without_a_destination_events_are_kept_for_one(
-    home: NumbersHome, collector: Collector
-) -> None:
-    told = run(home, "kept")
-    assert home.ok("lineage", "status")["waiting"] == len(told.events)
-    home.ok("lineage", "flush", OPENLINEAGE_URL=collector.url)
-    assert collector.bodies == told.events
-
-
-def test_the_next_run_takes_along_what_an_outage_kept(
-    home: NumbersHome, collector: Collector
-) -> None:
-    before = run(home, "before", OPENLINEAGE_URL="http://127.0.0.1:9")
-    after = run(home, "after", OPENLINEAGE_URL=collector.url)
-    assert collector.bodies == before.events + after.events
 
 
 def test_when_it_is_disabled_only_the_folder_is_told(home: NumbersHome) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-import psycopg
 import pytest
 
 from tallyman.domain.version.owner import Owner
@@ -94,16 +93,3 @@ def test_another_projects_events_stay(shop: SpoolHome) -> None:
     sent(shop, run, 0, 1, 2, hours=48)
     with shop.database.transaction() as tx:
         assert Spool(tx).remove_done_with(Owner("default", "other"), A_DAY) == 0
-
-
-def test_the_role_of_pipelines_may_remove_them(shop: SpoolHome) -> None:
-    run = uuid.uuid4()
-    spool_events(shop.database, run, 3)
-    sent(shop, run, 0, 1, 2, hours=48)
-    with psycopg.connect(shop.database.owner_url) as owner:
-        asked = "SELECT has_table_privilege('tallyman_app', %s, 'DELETE')"
-        try:
-            granted = [owner.execute(asked, [t]).fetchone() for t in ("lineage_events", "seals")]
-        except psycopg.errors.UndefinedObject:
-            pytest.skip("this database has no role for pipelines")
-    assert granted == [(True,), (False,)]

@@ -96,11 +96,3 @@ def test_with_nothing_configured_it_says_how_and_keeps_them(
     assert "disabled" in shop.printed("lineage", "status")[1]
     assert "OPENLINEAGE_DISABLED" in shop.answer("lineage", "flush")[1]["error"]["message"]
     assert shop.state().waiting == 2
-
-
-@pytest.mark.parametrize("word", ["status", "flush"])
-def test_help_teaches(shop: SpoolHome, word: str) -> None:
-    code, text, _ = shop.printed("lineage", word, "--help")
-    assert code == 0
-    assert "Example" in text
-    assert "--json" in text

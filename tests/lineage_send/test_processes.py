@@ -15,7 +15,7 @@ from tallyman.control.delivery.send import Sender, flush
 from tallyman.project import Project
 from tests.forked import Running
 from tests.lineage_send.conftest import OWNER, SpoolHome, spool_events
-from tests.world.collector import Answer, Collector, Told
+from tests.world.collector import DROP, Answer, Collector, Told
 from tests.world.waiting import wait_until
 
 Collectors = Callable[..., Collector]
@@ -44,7 +44,7 @@ def test_runs_and_flushes_at_once_send_each_event_once_and_in_order(
     chance = random.Random(3)
 
     def moody(_: int, __: Told) -> Answer:
-        return 503 if chance.random() < 0.2 else 201
+        return chance.choice((503, 500, DROP, *(200, 201, 202) * 3))
 
     collector = collectors(answer=moody)
     monkeypatch.setenv("OPENLINEAGE_URL", collector.url)

@@ -1,6 +1,5 @@
 """Beside a run: events reach a collector that is well, and no other one slows the run."""
 
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from tallyman.control.delivery import send
 from tallyman.control.delivery.send import Sender, flush
 from tallyman.errors import LineageNotSent
 from tests.lineage_send.conftest import SpoolHome
-from tests.world.collector import DROP, HANG, Answer, Collector, Told
+from tests.world.collector import HANG, Answer, Collector, Told
 from tests.world.scale import some
 from tests.world.waiting import wait_until
 
@@ -39,33 +38,6 @@ def test_a_healthy_collector_has_everything_when_the_run_ends(
     with shop.database.transaction() as tx:
         kept = tx.execute("SELECT count(body) AS n FROM lineage_events").fetchone()
     assert kept == {"n": 0}, "what was taken is not kept a third time"
-
-
-def test_half_of_the_answers_being_errors_each_event_is_taken_once_and_in_order(
-    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chance = random.Random(7)
-
-    def moody(_: int, __: Told) -> Answer:
-        return chance.choice((201, 200, 202, 500, 503, DROP))
-
-    collector = collectors(answer=moody)
-    monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
-    monkeypatch.setattr(send, "FIRST_PAUSE", 0.01)
-    events = shop.spool(30)
-    sender = Sender(shop.outbox).start()
-    wait_until(lambda: len(collector.taken) > 5)
-    events += shop.spool(10, first=30)
-    sender.wake()
-    sender.close()
-    failures = 0
-    while shop.state().waiting:
-        try:
-            flush(shop.outbox)
-        except LineageNotSent:
-            failures += 1
-    assert collector.taken == events
-    assert collector.requests > len(events) + failures > len(events)
 
 
 @pytest.mark.parametrize("patience", some([0.2, 1.0], 1))
@@ -101,22 +73,6 @@ def test_after_a_failure_the_end_waits_for_nothing(
         "(tallyman lineage flush)"
     )
     assert collector.requests == 1, "the client must not try by itself"
-
-
-def test_being_woken_does_not_shorten_the_pause_after_a_failure(
-    shop: SpoolHome, collectors: Collectors, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collector = collectors(answer=lambda *_: 500)
-    monkeypatch.setenv("OPENLINEAGE_URL", collector.url)
-    sender = Sender(shop.outbox)
-    shop.spool(1)
-    sender.start()
-    wait_until(lambda: shop.state().attempts == 1)
-    for _ in range(20):
-        sender.wake()
-        time.sleep(0.01)
-    assert collector.requests == 1
-    sender.close()
 
 
 def test_pauses_grow_and_the_collector_that_comes_back_gets_all(

@@ -56,23 +56,6 @@ def test_every_kind_of_difference_is_named_with_both_values(shop: ReportHome) ->
     assert "good.duration_ms" in differences(found["timings"])
 
 
-def test_differences_are_printed_as_tables(shop: ReportHome) -> None:
-    code, text, _ = shop.printed("compare", "first", "changed")
-    assert code == 1
-    lines = [line.split() for line in text.splitlines()]
-    assert ["assets.good.thresholds.absolute", "100", "7"] in lines
-    assert ["good.fates.FILTERED", "2", "–"] in lines
-    assert text.rstrip().endswith("NOT the same")
-
-
-def test_a_halted_run_differs_in_its_ledger_from_one_that_succeeded(shop: ReportHome) -> None:
-    code, found = sections(shop, "first", "halted")
-    assert code == 1
-    assert differences(found["ledgers"])["good.status"] == ("success", "halted")
-    assert found["code"]["state"] == "different"  # `totals` was no part of it
-    assert found["inputs"]["state"] == "same"
-
-
 def test_a_manifest_of_another_version_is_refused(shop: ReportHome) -> None:
     def changed(folder: Path) -> None:
         edit(folder / "manifest.json", manifest_version="1.0")

@@ -89,17 +89,6 @@ def test_bytes_are_those_of_the_files(shop: ReportHome) -> None:
     }
 
 
-def test_versions_of_datasets_that_were_read_and_published(shop: ReportHome) -> None:
-    report = shop.read("changed", "processing_report.json")
-    moved = {one["dataset"]: (one["version"], one["was"]) for one in report["versions"]}
-    assert moved == {"good": (2, 1), "totals": (2, 1)}
-    totals = next(one for one in report["assets"] if one["name"] == "totals")
-    # What the run made itself has no version when it is read.
-    assert [(one["name"], one["kind"], one["version"]) for one in totals["inputs"]] == [
-        ("good", "asset", None)
-    ]
-
-
 def test_timings_are_kept_of_phases_and_up_to_steps(shop: ReportHome) -> None:
     report = shop.read("first", "processing_report.json")
     good = report["assets"][0]
@@ -172,28 +161,6 @@ def test_partitions_are_one_table_and_only_failures_are_told_at_length(shop: Rep
     failures = [a for _, a in page.tags if a.get("class") == "failure"]
     assert len(failures) == 1
     assert "DIVIDE_BY_ZERO" in page.text
-
-
-def test_a_year_of_partitions_is_still_a_short_page(shop: ReportHome) -> None:
-    def multiply(folder: Path) -> None:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        report = json.loads((folder / "processing_report.json").read_text())
-        one, done = manifest["targets"][0], report["assets"][0]
-        keys = [f"d:2026-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]
-        targets = [{**one, "partition": k, "folder": f"daily/day={k[2:]}"} for k in keys]
-        for target in targets[3:]:
-            (folder / target["folder"]).mkdir()
-            source = folder / one["folder"] / "ledger.json"
-            (folder / target["folder"] / "ledger.json").write_bytes(source.read_bytes())
-        edit(folder / "manifest.json", targets=targets)
-        edit(folder / "processing_report.json", assets=[{**done, "partition": k} for k in keys])
-
-    shop.copied("partly", "year", multiply)
-    page = checked(shop.page("year"))
-    assert "All 336 partitions" in page.text
-    assert len([tag for tag, _ in page.tags if tag == "section"]) < 10
-    assert len([tag for tag, _ in page.tags if tag == "svg"]) < 30
-    assert "was copied from elsewhere" in page.text
 
 
 @pytest.mark.parametrize("status", some(["canceled", "waiting_approval", "failed"], 1))

@@ -56,15 +56,6 @@ def test_an_input_that_was_changed_is_told_with_both_hashes(home: NumbersHome) -
     assert reason.count("sha256:") == 2
 
 
-def test_an_input_that_is_gone_is_told(home: NumbersHome) -> None:
-    raw = home.path / "data" / DAY / "raw.jsonl"
-    text = raw.read_text()
-    raw.unlink()
-    _, [reason, *_] = refused(home, "first")
-    raw.write_text(text)
-    assert "an input is missing" in reason
-
-
 def test_a_config_that_was_edited_binds_nothing(home: NumbersHome) -> None:
     [config] = (home.path / "runs").glob("*_first/config.json")
     with edited(config, '"percentage": 0.05', '"percentage": 0.5'):

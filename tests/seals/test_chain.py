@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from tallyman.domain.history.seal import Seal
 from tallyman.domain.version.owner import Owner
 from tallyman.project import Project
 from tallyman.registry.seals import Seals
-from tests.forked import Running, command
 from tests.seals.conftest import SealedHome, written
 from tests.world.waiting import wait_until
 
@@ -224,22 +222,6 @@ def test_a_removed_folder_is_gone_and_the_chain_holds_without_it(
     assert "1 run folder is missing; its seal was read from the registry: second" in text
 
 
-def test_runs_that_end_at_the_same_moment_make_one_chain(
-    shop: SealedHome, project: Project
-) -> None:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYMAN_")}
-    before = project.chain()
-    words = [("run", "--run-id", f"together-{n}", "--json") for n in range(4)]
-    running = [Running(shop.path, kept, partial(command, *one)) for one in words]
-    for one in running:
-        code, out, err = one.wait()
-        assert code == 0, out + err
-    after = project.chain()
-    assert (after.broken, after.seals) == (None, before.seals + 4)
-    previous = shop.owner("SELECT count(*), count(DISTINCT previous) FROM seals")
-    assert previous == [(after.seals, after.seals - 1)]
-
-
 def test_a_seal_waits_for_the_one_that_is_being_added(shop: SealedHome, project: Project) -> None:
     """Both would else name the same seal before them."""
     run = project.find_run("third").id
@@ -278,20 +260,6 @@ def test_a_run_that_was_killed_when_it_was_sealed_gets_its_file_from_the_registr
     assert shop.ok("verify", "sealed")["verified"]
     assert (shop.folder("sealed") / "seal.json").exists()
     assert broken(project) is None
-
-
-def test_a_project_without_runs_has_an_empty_chain(new_shop: Callable[[], SealedHome]) -> None:
-    empty = new_shop()
-    assert empty.ok("verify", "chain") == {
-        "project": "shop",
-        "intact": True,
-        "seals": 0,
-        "signed": 0,
-        "head": None,
-        "broken": None,
-        "gone": [],
-    }
-    assert empty.tallyman("verify", "chain", "--head", "0" * 64).code == 1
 
 
 @pytest.fixture

@@ -217,33 +217,6 @@ def test_every_removed_file_is_found(shop: SealedHome, known: dict[str, Witness]
             assert (changed.file, changed.now) == (str(path.relative_to(folder)), None)
 
 
-def test_two_files_that_changed_places_are_both_named(
-    shop: SealedHome, known: dict[str, Witness]
-) -> None:
-    folder = shop.folder("first")
-    one, other = (min((folder / a / "output").glob("*.parquet")) for a in ("good", "edited"))
-    content = one.read_bytes(), other.read_bytes()
-    with written(one, content[1]), written(other, content[0]):
-        found = look(folder, known["first"])
-    assert {c.file for c in found.changes} == {str(p.relative_to(folder)) for p in (one, other)}
-
-
-def test_the_first_of_several_is_the_one_that_vouches_for_the_others(shop: SealedHome) -> None:
-    folder = shop.folder("first")
-    part = min((folder / "good" / "output").glob("*.parquet"))
-    ledger = folder / "strict" / "ledger.json"
-    with flipped(part), flipped(ledger), flipped(folder / "config.json"):
-        reply = shop.tallyman("verify", "first")
-        code, text, _ = shop.printed("verify", "first")
-    wanted = ["config.json", "strict/ledger.json", str(part.relative_to(folder))]
-    assert isinstance(reply.json, dict), str(reply)
-    assert (reply.code, reply.json["changed_files"]) == (1, wanted)
-    assert reply.json["first_changed"]["file"] == "config.json"
-    assert code == 1
-    assert "CHANGED   config.json: " in text
-    assert "and 2 other files" in text
-
-
 def test_a_reused_result_is_followed_to_where_it_was_made(
     shop: SealedHome, known: dict[str, Witness]
 ) -> None:

@@ -102,12 +102,6 @@ def test_a_configured_place_is_where_the_key_is_made_and_kept(tmp_path: Path) ->
         assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_there_is_nothing_to_replace_before_there_is_a_key(settings: Settings) -> None:
-    with pytest.raises(keys.SigningKeyUnusable, match="keys init"):
-        keys.rotate(settings)
-    assert not (settings.home / "keys").exists()
-
-
 def test_a_public_key_under_another_name_is_none(settings: Settings) -> None:
     made = keys.init(settings)
     (settings.home / made.public).rename(settings.home / "keys" / "0123456789abcdef.pub")

@@ -97,20 +97,3 @@ def test_one_record_that_breaks_a_rule_of_severity_fail_stops_the_asset(home: Ho
     assert home.heads()["strict"] == 0
     [letter] = home.ok("rejections", "show", "strict", "--asset", "strict")["rejections"]
     assert letter["source_key"] == "c"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ('severity="loud"', "severity is"),
-        ('severity="warn", code="X"', "a warning rejects nothing and has no code"),
-    ],
-)
-def test_other_severities_are_mistakes(homes: Homes, words: str, message: str) -> None:
-    made = homes.make(Home, "mistake").pipeline(
-        'import tallyman as tm\ntm.source("s", "data/s.jsonl", schema="n int")\n'
-        f'@tm.asset\ndef a(s):\n    return s.expect("r", "n > 0", {words})\n'
-    )
-    reply = made.tallyman("check")
-    assert reply.code == 2, str(reply)
-    assert message in str(reply)

@@ -9,12 +9,15 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "testing.md"
 BLOCK = re.compile(r"^```(?:python|yaml)\n# (\S+)\n(.*?)^```$", re.M | re.S)
 MISMATCHES = re.compile(r"^AssertionError: (close: .*?)^```$", re.M | re.S)
 OWN_SETTINGS = ("PYTEST_", "TALLYMAN_")
 
 
+@pytest.mark.large  # a Spark of its own; the other files of this folder ask the same of the kit
 def test_the_guide_is_a_test_suite_that_passes_in_an_empty_folder(tmp_path: Path) -> None:
     files = dict(BLOCK.findall(GUIDE.read_text()))
     assert len(files["test_sales.py"].strip().splitlines()) <= 12  # ten, and two blank ones

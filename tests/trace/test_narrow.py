@@ -21,7 +21,6 @@ ROWS = [
 PIPELINE = """
 SCHEMA = "id string, v int, w string, region string, ssn string"
 rows = tm.source("rows", "data/rows.jsonl", schema=SCHEMA, key="id")
-repeated = tm.source("repeated", "data/repeated.jsonl", schema=SCHEMA, key="id")
 codes = tm.source("codes", "data/codes.jsonl", schema="code string, factor int")
 
 
@@ -41,18 +40,6 @@ def traced(rows):
 @tm.asset(trace="off")
 def untraced(rows):
     return steps(rows, "exports/off").output("exports/untraced", include_deleted=True)
-
-@tm.asset
-def late(rows):
-    return (
-        rows.update({"v": "v + 1"}, where="id = 'r1'").drop("region")
-        .aggregate(["w"], n="count(*)").withColumnRenamed("w", "word")
-        .update({"v": "v * 10", "word": "upper(word)"}, where="id = 'r2'").delete("id = 'r3'")
-    )
-
-@tm.asset
-def same_key(repeated):
-    return repeated.update({"v": "v + 1"})
 
 @tm.asset
 def fans_out(rows, codes):
@@ -90,7 +77,6 @@ def secretive(rows):
 @pytest.fixture(scope="module")
 def ran(workshop: Callable[..., Workshop]) -> Ran:
     made = workshop(interpreted=not FULL).pipeline(PIPELINE).lines("rows.jsonl", ROWS)
-    made.lines("repeated.jsonl", [*ROWS, ROWS[0], ROWS[2], ROWS[2]])
     made.lines("codes.jsonl", [{"code": c, "factor": n} for n, c in enumerate("xyy")])
     with (made.home / "tallyman.yaml").open("a") as file:
         file.write("trace: {redact: [ssn]}\n")
@@ -155,35 +141,6 @@ def test_groups_that_fail_in_two_segments_are_no_evidence_of_rows(ran: Ran) -> N
     place = ran["failing_twice"].folder / "adjoint" / "reverse_joins"
     files = [path for path in place.rglob("*.parquet") if path.is_file()]
     assert sum(pq.read_metadata(file).num_rows for file in files) == 0
-
-
-def test_rows_first_touched_late_have_the_baseline_they_were_loaded_with(ran: Ran) -> None:
-    recorded = trace(ran, "late")
-    found = {
-        after["id"]: (seq, after["v"], after["w"], after["region"])
-        for seq, after in recorded.baselines.values()
-    }
-    assert found == {
-        "r1": (10, 1, "y", "NL"),
-        "r2": (50, 2, "x", "NL"),
-        "r3": (60, 3, "y", "NL"),
-    }
-    assert told(recorded) == [
-        (10, "updated", "r1", {"v": 2}),
-        (30, "created", None, None),
-        (30, "created", None, None),
-        (50, "updated", "r2", {"v": 20, "word": "X"}),
-        (60, "deleted", "r3", None),
-    ]
-
-
-def test_rows_that_share_a_key_are_refused(ran: Ran) -> None:
-    error = ran.asset("same_key").error
-    assert error is not None, "its rows cannot be told apart"
-    assert error["code"] == "rows_not_distinct"
-    assert "2 key(s) of the rows as loaded" in str(error["message"])
-    assert "r1, r3" in str(error["message"])
-    assert not (ran["same_key"].folder / "output").exists()
 
 
 def test_a_lookup_that_meets_several_rows_fails_the_step(ran: Ran) -> None:
@@ -258,7 +215,7 @@ def test_equal_values_have_equal_hashes_and_null_stays_null(ran: Ran) -> None:
     assert {r.after["ssn"] for r in changed.values() if r.after} < made.keys()
     [cleared] = [r for r in recorded.records if r.seq == 30]
     assert cleared.after == {"ssn": None}
-    first = trace(ran, "late")
+    first = trace(ran, "traced")
     same = {after["id"]: after["ssn"] for _, after in first.baselines.values()}
     assert same["r1"] == before["r1"]
     assert same["r2"] is None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from tests.trace.general_ledger import BASELINES, BUDGETED, RECORDS, SUMMARIES
 from tests.trace_read.layout import RunFiles, TargetFiles, row_id
 
 MONEY = pa.decimal128(18, 2)
@@ -22,46 +22,7 @@ LOADED = {
     "description": pa.string(),
 }
 SUMMED = {**LOADED, "total_reporting": pa.decimal128(28, 2), "line_count": pa.int64()}
-INPUT = """
-JE-001/1 4100 CC-100 USD 15000.00 15000.00 ERP
-JE-001/2 1200 CC-100 USD 15000.00 15000.00 ERP
-JE-002/1 5100 CC-200 EUR 8500.00 null EXPENSE
-JE-002/2 2100 CC-200 EUR -8500.00 null EXPENSE
-JE-003/1 4200 CC-300 GBP 22000.00 null ERP
-JE-003/2 1200 CC-300 GBP 22000.00 null ERP
-JE-004/1 5200 CC-100 USD 3200.00 3200.00 EXPENSE
-JE-004/2 2100 CC-100 USD -3200.00 -3200.00 EXPENSE
-JE-005/1 4100 CC-200 JPY 2500000.00 null ERP
-JE-005/2 1200 CC-200 JPY 2500000.00 null ERP
-"""
-CONVERTED = {"JE-002/1": "9282.00", "JE-002/2": "-9282.00", "JE-003/1": "27962.00"}
-CONVERTED |= {"JE-003/2": "27962.00", "JE-005/1": "16800.00", "JE-005/2": "16800.00"}
-RAISED = {"JE-002/1": "8925.00", "JE-002/2": "-8925.00", "JE-003/1": "23100.00"}
-RAISED |= {"JE-003/2": "23100.00", "JE-005/1": "2625000.00", "JE-005/2": "2625000.00"}
-TOTALS = {"USD": ("33200.00", 3), "EUR": ("9282.00", 1), "GBP": ("55924.00", 2)}
-TOTALS |= {"JPY": ("33600.00", 2)}
-BUDGETS = {"4100": ("CC-100", "USD", "20000"), "5100": ("CC-200", "EUR", "10000")}
-BUDGETS |= {"4200": ("CC-300", "GBP", "25000")}
 SEQS = (10, 20, 30, 40, 50, 60, 70)
-
-
-def _row(line: str) -> tuple[str, dict[str, Any]]:
-    key, account, center, currency, local, reporting, system = line.split()
-    journal, number = key.split("/")
-    return key, {
-        "journal_id": journal,
-        "line": int(number),
-        "account": account,
-        "cost_center": center,
-        "currency": currency,
-        "amount_local": Decimal(local),
-        "amount_reporting": None if reporting == "null" else Decimal(reporting),
-        "source_system": system,
-        "description": None,
-    }
-
-
-LINES: dict[str, dict[str, Any]] = dict(map(_row, INPUT.strip().splitlines()))
 
 
 def write(run: RunFiles, *, until: int = 70, asset: str = "gl_close") -> TargetFiles:
@@ -79,46 +40,24 @@ def write(run: RunFiles, *, until: int = 70, asset: str = "gl_close") -> TargetF
     return files
 
 
-def _ids(values: dict[str, Any]) -> dict[str, Any]:
-    return {row_id(key): value for key, value in values.items()}
+def _id(name: str) -> str:
+    """The steps that make rows are the fourth and the fifth."""
+    return row_id(name, 4 if name in SUMMARIES else 5 if name in BUDGETED else 0)
 
 
-def _budget(account: str) -> dict[str, Any]:
-    center, currency, amount = BUDGETS[account]
-    found: dict[str, Any] = {"account": account, "cost_center": center, "currency": currency}
-    return found | {"amount_local": Decimal(amount).quantize(Decimal("0.01"))}
+def _changes(seq: int) -> dict[str, Any]:
+    rows = {_id(name): record for name, record in RECORDS[seq].items()}
+    found = {
+        "updated": {
+            row: {name: (before[name], value) for name, value in after.items()}
+            for row, (kind, before, after) in rows.items()
+            if kind == "updated"
+        },
+        "deleted": [row for row, (kind, _, _) in rows.items() if kind == "deleted"],
+        "created": {row: after for row, (kind, _, after) in rows.items() if kind == "created"},
+        "baseline": {_id(name): line for name, (at, line) in BASELINES.items() if at == seq},
+    }
+    return {kind: each for kind, each in found.items() if each}
 
 
-CHANGES: dict[int, dict[str, Any]] = {
-    10: {
-        "updated": _ids(
-            {k: {"amount_reporting": (None, Decimal(new))} for k, new in CONVERTED.items()}
-        ),
-        "baseline": _ids({key: LINES[key] for key in CONVERTED}),
-    },
-    20: {
-        "updated": _ids(
-            {
-                key: {"amount_local": (LINES[key]["amount_local"], Decimal(new))}
-                for key, new in RAISED.items()
-            }
-        )
-    },
-    30: {
-        "deleted": [row_id("JE-002/2"), row_id("JE-004/2")],
-        "baseline": _ids({"JE-004/2": LINES["JE-004/2"]}),
-    },
-    40: {
-        "created": {
-            row_id(currency, 4): {
-                "currency": currency,
-                "total_reporting": Decimal(total),
-                "line_count": count,
-            }
-            for currency, (total, count) in TOTALS.items()
-        }
-    },
-    50: {"created": {row_id(account, 5): _budget(account) for account in BUDGETS}},
-    60: {"updated": {row_id(a, 5): {"description": (None, "BUDGET")} for a in BUDGETS}},
-    70: {},
-}
+CHANGES = {seq: _changes(seq) for seq in SEQS}

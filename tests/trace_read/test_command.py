@@ -140,12 +140,6 @@ def test_runs_that_are_not_there_or_at_work_are_refused(home: Home) -> None:
     assert str(home.path) not in err
 
 
-def test_help_teaches(home: Home) -> None:
-    code, out, _ = home.printed("trace", "--help")
-    assert code == 0
-    assert "--key journal_id=JE-002,line=2" in out
-
-
 def test_damage_is_told_without_a_path_of_the_machine(home: Home, tmp_path: Path) -> None:
     run = RunFiles(home.path, "damaged")
     files = general_ledger.write(run)

@@ -10,11 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from tallyman.domain.history.trace import ChangeType, TraceRecord
+from tallyman.domain.history.trace import TraceRecord
 from tallyman.errors import StepOutOfRange
 from tallyman.query.trace.asset import Trace
+from tests.trace.general_ledger import LINES
 from tests.trace_read import general_ledger
-from tests.trace_read.general_ledger import LINES, SEQS
+from tests.trace_read.general_ledger import SEQS
 from tests.trace_read.layout import RUN_UUID, RunFiles, row_id
 
 STARTED = datetime(2026, 2, 1, tzinfo=UTC)
@@ -46,20 +47,6 @@ def test_all_records_are_24_of_steps_and_7_baselines(closed: Trace) -> None:
     assert TraceRecord.__slots__ == (
         *("run_id", "operation_seq", "row_id", "change_type", "before", "after"),
     )
-
-
-def test_records_hold_what_changed_and_no_more(closed: Trace) -> None:
-    by_type: dict[ChangeType, list[TraceRecord]] = {}
-    for record in closed.records():
-        by_type.setdefault(record.change_type, []).append(record)
-    assert all(r.before is None and len(r.after or {}) >= 9 for r in by_type[ChangeType.CREATED])
-    assert all(len(r.before or {}) == 1 for r in by_type[ChangeType.UPDATED])
-    assert all(
-        (r.before or {}).keys() == (r.after or {}).keys() for r in by_type[ChangeType.UPDATED]
-    )
-    assert [(r.before, r.after) for r in by_type[ChangeType.DELETED]] == [
-        ({"_deleted": False}, None)
-    ] * 2
 
 
 def test_the_history_of_a_row_is_told_step_by_step(closed: Trace) -> None:
@@ -127,52 +114,6 @@ def test_a_row_made_by_a_step_is_not_there_before_it(closed: Trace) -> None:
     total = closed.row(row_id("USD", 4)).history()
     assert [e.operation_seq for e in total] == [40]
     assert total[0].diff["total_reporting"] == {"old": None, "new": Decimal("33200.00")}
-
-
-def test_the_working_set_is_rebuilt_from_the_trace(closed: Trace) -> None:
-    """15 rows are alive behind the last step; those that no step touched are as they were read."""
-    touched = {record.row_id for record in closed.records()}
-    final = [closed.row(one).at_step(70).state or {} for one in touched]
-    final += [
-        {**line, "_deleted": False}
-        for key, line in LINES.items()
-        if UUID(row_id(key)) not in touched
-    ]
-    assert len(final) == 17
-    alive = [row for row in final if not row["_deleted"]]
-    assert len(alive) == 15
-    assert sum(row["amount_local"] or 0 for row in alive) == Decimal("5393325.00")
-
-
-def test_changes_of_a_step_are_paged_by_row_id(closed: Trace) -> None:
-    assert len(closed.changes("gl_close", 30)) == 2
-    assert len(closed.changes("gl_close", 70)) == 0
-    everything = [r.row_id for r in closed.changes("gl_close", 20)]
-    assert len(everything) == 6
-    assert everything == sorted(everything)
-    paged: list[UUID] = []
-    after = None
-    for size in (4, 2):
-        page = closed.changes("gl_close", 20, "updated", limit=4, after=after)
-        assert len(page) == size
-        paged += [r.row_id for r in page]
-        after = page.next_after
-    assert (paged, after) == (everything, None)
-    assert len(closed.changes("gl_close", 20, "deleted")) == 0
-
-
-def test_steps_are_counted(closed: Trace) -> None:
-    counted = {s.step.seq: (s.created, s.updated, s.deleted, s.baselines) for s in closed.steps()}
-    assert counted == {
-        10: (0, 6, 0, 6),
-        20: (0, 6, 0, 0),
-        30: (0, 0, 2, 1),
-        40: (4, 0, 0, 0),
-        50: (3, 0, 0, 0),
-        60: (0, 3, 0, 0),
-        70: (0, 0, 0, 0),
-    }
-    assert all(s.complete for s in closed.steps("gl_close"))
 
 
 def test_rows_are_found_by_the_values_they_came_in_with(closed: Trace) -> None:

@@ -20,8 +20,9 @@ from tallyman.errors import (
     UsageError,
 )
 from tallyman.query.trace.asset import Trace
+from tests.trace.general_ledger import LINES
 from tests.trace_read import general_ledger
-from tests.trace_read.general_ledger import LINES, SEQS
+from tests.trace_read.general_ledger import SEQS
 from tests.trace_read.layout import RunFiles, TargetFiles, row_id
 
 ROW = row_id("JE-002/2")

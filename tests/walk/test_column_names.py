@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tallyman.errors import UsageError
 from tallyman.project import Project
 from tests.world.home import Home
 from tests.world.homes import Homes
@@ -270,18 +269,6 @@ def _ask(project: Project) -> None:
     assert project.where("blobs", {"n": 2}).count == 1
 
 
-def test_a_limit_that_is_too_small_says_how_to_raise_it_in_both_ways(odd: Home) -> None:
-    reply = odd.printed("why", "of_blobs", "d=2026-01-02", "--limit", "1")
-    assert reply.code == 2
-    assert "2 rows of of_blobs v1 have d=2026-01-02, more than 1: add b=…" in reply.stderr
-    assert "raise the limit (--limit 0, in Python limit=None, is none)" in reply.stderr
-    with (
-        Project.open(odd.path) as project,
-        pytest.raises(UsageError, match="1 row of kept v1 has k=5, more than 0"),
-    ):
-        project.why("kept", {"k": 5}, limit=0)
-
-
 @pytest.mark.parametrize(("dataset", "asked"), [("of_blobs", "b=00FFFE"), ("by_blob", "b=00fffe")])
 def test_bytes_are_shown_and_asked_for_in_hex(odd: Home, dataset: str, asked: str) -> None:
     found = odd.ok("why", dataset, asked)
@@ -302,12 +289,6 @@ def test_a_record_with_a_key_of_bytes_is_followed(odd: Home) -> None:
     assert pair[0]["shown"] == [{"b": "C328", "n": 3}]
     [record] = odd.ok("why", "of_pairs", "b=C328")["hops"][0]["inputs"][0]["records"]
     assert record["values"] == {"b": "C328", "n": 3}
-
-
-def test_what_is_not_hex_is_said(odd: Home) -> None:
-    reply = odd.printed("why", "of_blobs", "b=xyz")
-    assert reply.code == 2
-    assert "the column is binary, given in hex, and 'xyz' is not" in reply.stderr
 
 
 def test_evidence_of_bytes_is_text(odd: Home) -> None:

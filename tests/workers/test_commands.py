@@ -63,17 +63,6 @@ def test_a_failed_run_prints_the_same_with_and_without_a_server(service: Service
     assert (there[0], "failed" in there[1]) == (1, True)
 
 
-def test_a_backfill_counts_partitions(service: Service) -> None:
-    home = service.home.numbers("2025-05-01", 1).numbers("2025-05-02", 2).numbers("2025-05-04", 4)
-    home.data("2025-05-03/raw.jsonl", *[{"id": "1", "n": 1, "day": "2025-05-03"}] * 2)
-    words = ("backfill", "numbers", "--from", "2025-05-01", "--to", "2025-05-04")
-    reply = home.tallyman(*words)
-    assert (reply.code, reply.json["succeeded"], reply.json["failed"]) == (1, 3, 1), str(reply)
-    home.numbers("2025-05-03", 3)
-    reply = home.tallyman(*words)
-    assert (reply.code, reply.json["succeeded"], reply.json["skipped"]) == (0, 1, 3), str(reply)
-
-
 def test_a_plan_is_applied_by_workers(service: Service) -> None:
     home = service.home.numbers("2025-06-01", 1, 2)
     service.run("before", "+every", "--partition", "2025-06-01")
@@ -151,12 +140,3 @@ def test_without_its_server_no_run_is_begun(new_service: Callable[[], Service]) 
     for words in (("--master", "local[1]"), ("--spark-conf", "a=b")):
         refused = home.printed("run", "numbers", "-p", "2025-02-01", *words, **gone)
         assert (refused.code, "--master and --spark-conf are for" in refused.stderr) == (2, True)
-
-
-def test_a_run_of_an_unknown_pool_is_not_begun(service: Service) -> None:
-    home = service.home.numbers("2025-08-01", 1)
-    home.edit('@tm.asset(key="id", ', '@tm.asset(key="id", pool="sm", ')
-    reply = home.printed("run", "numbers", "-p", "2025-08-01", "--run-id", "poolless")
-    assert (reply.code, "pools set sm" in reply.stderr) == (2, True), str(reply)
-    assert home.query("SELECT 1 FROM runs WHERE name = 'poolless'") == []
-    home.edit('@tm.asset(key="id", pool="sm", ', '@tm.asset(key="id", ')

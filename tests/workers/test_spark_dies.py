@@ -68,7 +68,7 @@ def test_a_killed_jvm_costs_no_task_an_attempt(service: Service) -> None:
     home.ok("verify", "run", json.loads(out)["run_id"])
 
 
-@pytest.mark.wide
+@pytest.mark.large  # the test before it kills once
 def test_a_task_whose_jvm_is_killed_each_time_runs_out_of_attempts(
     new_service: Callable[[], Service],
 ) -> None:
