@@ -32,16 +32,17 @@ def homes(tmp_path_factory: pytest.TempPathFactory, databases: Databases) -> Ite
 
 
 def jvms(process: int) -> set[int]:
-    """The JVMs that a process and its children have started."""
+    """The JVMs with Spark that a process and its children have started."""
     found = psutil.Process(process).children(recursive=True)
-    return {one.pid for one in found if one.is_running() and "java" in _name(one)}
+    return {one.pid for one in found if _has_spark(one)}
 
 
-def _name(process: psutil.Process) -> str:
+def _has_spark(process: psutil.Process) -> bool:
     try:
-        return process.name() if process.status() != psutil.STATUS_ZOMBIE else ""
+        words = process.cmdline()  # a zombie has none; a launcher only prints the command
     except psutil.NoSuchProcess:
-        return ""
+        return False
+    return "pyspark-shell" in words and "org.apache.spark.launcher.Main" not in words
 
 
 def attempts(service: Service) -> list[list[str]]:
