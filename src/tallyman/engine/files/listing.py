@@ -77,7 +77,7 @@ def hash_here(files: Sequence[InputFile]) -> list[str]:
         return list(pool.map(fresh_sha256, (f.path for f in files)))
 
 
-def list_files(name: str, path: str, project: Path, advice: str = "Check the path.") -> InputFiles:
+def list_files(name: str, path: str, project: Path) -> InputFiles:
     """List every data file of a folder, a pattern or a single file, in a stable order."""
     full = os.path.normpath(os.path.join(project, path.removeprefix("file://")))
     if os.path.isfile(full):
@@ -92,7 +92,7 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
         shown = os.path.relpath(error.path, root)
         raise InputUnreadable(name, shown, error.reason) from None
     if not found:
-        raise InputMissing(name, path, advice)
+        raise InputMissing(name, path, "Check the path.")
     return InputFiles(name, root, tuple(_file(p, root) for p in found))
 
 

@@ -72,9 +72,6 @@ class ColumnType:
         return self.name in names or any(kind.any(names) for _, kind in self.inside)
 
 
-VOID = ColumnType(NOTHING)
-
-
 def _quoted(name: str) -> str:
     if _WORD.fullmatch(name):
         return name

@@ -53,23 +53,21 @@ class DuckSession:
         self._do(f"CREATE TEMP TABLE {name} AS {sql}", given)
         return name
 
-    def rows(self, sql: str, given: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        found = self._do(sql, given)
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        found = self._do(sql)
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    def value(self, sql: str, given: Mapping[str, Any] | None = None) -> Any:
-        row = self._do(sql, given).fetchone()
+    def value(self, sql: str) -> Any:
+        row = self._do(sql).fetchone()
         return row[0] if row else None
 
     def count(self, table: str) -> int:
         return int(self.value(f"SELECT count(*) FROM {table}"))
 
-    def columns(self, sql: str, given: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def columns(self, sql: str) -> dict[str, str]:
         """Map the columns of a query's result to their types."""
-        return {
-            row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}", given)
-        }
+        return {row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}")}
 
     def placed(self, files: Sequence[str], *, hive: bool = False) -> str:
         """Read the rows of files with their place, as part of a query: `_tm_file`, and `_tm_line`
@@ -96,7 +94,7 @@ class DuckSession:
             f"FROM {parquet(files, place=True, hive=hive)})"
         )
 
-    def _do(self, sql: str, given: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
+    def _do(self, sql: str, given: Mapping[str, Any] | None = None) -> duckdb.DuckDBPyConnection:
         try:
             return self.connection.execute(sql, dict(given or {}))
         except (duckdb.IOException, duckdb.InvalidInputException) as error:

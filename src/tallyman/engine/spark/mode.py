@@ -13,8 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
 
 ENABLED = "SPARK_CONNECT_MODE_ENABLED"
 LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
@@ -25,7 +24,6 @@ VARIABLES = (ENABLED, LOCAL_SERVER, DEFAULT_ADDRESS)
 process sets its own.
 """
 
-T = TypeVar("T")
 Variables = Mapping[str, str | None]
 
 # The default address is for sessions that name none; a local session must not see it.
@@ -58,19 +56,6 @@ class SparkMode:
     def leave(self) -> None:
         """Go back to the mode of the project used before, or to the variables of the process."""
         _process.leave(self)
-
-
-def without_session(build: Callable[[], T]) -> T | None:
-    """Call a function that makes Columns, as Spark Connect makes them: that needs no session. None
-    if it fails, or the packages of Spark Connect are not installed."""
-    mode = SparkMode("sc://")
-    mode.enter()
-    try:
-        return build()
-    except Exception:
-        return None
-    finally:
-        mode.leave()
 
 
 class _Process:
