@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
 
-from tallyman.engine.files.duck import connect
+from tallyman.engine.files.duck import connect, dicts
 from tallyman.errors import UsageError
 from tallyman.errors.wording import first_line
 
@@ -93,12 +92,7 @@ class Letters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def forget(self, target: str) -> None:
@@ -232,14 +226,14 @@ class Letters:
     def summary(self, *, only_open: bool = False) -> list[dict[str, Any]]:
         """Count rejections by target, kind and place."""
         states = ", ".join(f"count(*) FILTER (state = '{name}') AS {name}" for name in STATES)
-        return self._dicts(
+        found = self._db.execute(
             "SELECT target AS asset, error_type, morphism_path, count(*) AS count, "
             f"{states}, min(error_code) AS sample_error_code, "
-            "min(actual) AS sample_actual_value FROM standing "
-            f"WHERE {'state = $open' if only_open else '$open IS NOT NULL'} "
+            "min(actual) AS sample_actual_value FROM standing WHERE NOT $open OR state = 'open' "
             "GROUP BY ALL ORDER BY 1, 2, 3",
-            {"open": "open"},
+            {"open": only_open},
         )
+        return dicts(found)
 
     def listed(
         self,
@@ -262,22 +256,17 @@ class Letters:
             f"SELECT count(*) FROM standing WHERE {wanted}", where, given
         ).fetchall()
         names = ", ".join(FIELDS)
-        rows = self._dicts(
+        found = self._db.execute(
             f"SELECT target, {names}, state, by_run AS resolved_by FROM standing WHERE {wanted} "
             f"ORDER BY source_key, target, error_type, morphism_path LIMIT {int(limit)}",
             given,
         )
-        return int(total), rows
+        return int(total), dicts(found)
 
     def _number(self, text: str, given: Mapping[str, Any] | None = None) -> int:
         """Read all of the result: until then DuckDB refuses other work on the connection."""
         [[found]] = self._db.execute(text, dict(given or {})).fetchall()
         return int(found)
-
-    def _dicts(self, text: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found = self._db.execute(text, dict(given))
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def _ask(
         self, text: str, where: str | None, given: Mapping[str, Any] | None = None

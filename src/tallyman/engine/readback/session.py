@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import duckdb
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH
-from tallyman.engine.files.duck import connect, text
+from tallyman.engine.files.duck import connect, dicts, text
 from tallyman.errors import DatasetDamaged
 from tallyman.errors.wording import first_line
 
@@ -39,12 +38,7 @@ class DuckSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.connection.close()
 
     def keep(self, sql: str, given: Mapping[str, Any] | None = None) -> str:
@@ -54,9 +48,7 @@ class DuckSession:
         return name
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        found = self._do(sql)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        return dicts(self._do(sql))
 
     def value(self, sql: str) -> Any:
         row = self._do(sql).fetchone()
