@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
-import pyarrow as pa
 
 from tallyman.engine.files.duck import connect, dicts
 from tallyman.errors import UsageError
 from tallyman.errors.wording import first_line
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = OnDemand("pyarrow")
 
 FIELDS = (
     "source_key",
@@ -40,12 +45,8 @@ _RECORD = (
     "ELSE regexp_replace(source_key, '(/[0-9]+){' || context['level'] || '}$', '') END"
 )
 # A record may have several rejections, and a key several records. `rejection` is "1/2" in the first
-# of two letters of a record; older letters name a record by its key and its place.
-_RECORDS = (
-    "count(*) FILTER (starts_with(context['rejection'], '1/')) "
-    "+ count(DISTINCT (target, source_key, context['place'])) "
-    "FILTER (context['rejection'] IS NULL)"
-)
+# of two letters of a record.
+_RECORDS = "count(*) FILTER (starts_with(context['rejection'], '1/'))"
 _TABLES = """
     CREATE TABLE letters (target VARCHAR, record_key VARCHAR, {columns});
     CREATE TABLE resolved (target VARCHAR, source_key VARCHAR, outcome VARCHAR, by_run VARCHAR);
