@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback import key_text, text_lines
-from tallyman.engine.readback.records import Records, condition, equal, first
+from tallyman.engine.readback.records import Records, first
 from tallyman.errors import DatasetDamaged
 
 BATCH = 100
@@ -106,7 +105,7 @@ class TextRecords(Records):
         by_key, by_place = self.wanted(keys)
         last = self.last_shown(keys, shown)
         line = "line" if last is None else f"CASE WHEN k <= {text(last)} THEN line END AS line"
-        same = self.same_key([self.column(name) for name in self.key], keys)
+        same = self.same_key(keys)
         columns = f"k, _tm_file, _tm_line, _tm_last, {line}"
         found = [
             self._filled(columns, f"JOIN {table} w ON {condition}")
@@ -117,35 +116,13 @@ class TextRecords(Records):
             self.duck.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
         return found[0] if found else self._filled(f"'' AS {columns}", "WHERE false")
 
-    def matching(self, conditions: AskedRow) -> str:
-        where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
-        return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line", f"WHERE {where}"
-        )
-
-    def at_place(self, place: str) -> str:
-        return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line",
-            f"WHERE {self.place()} = {text(place)}",
-        )
-
-    def _key(self) -> str:
-        if not self.key:
-            return self.place()
-        own = self.shape.text_of([self.column(name) for name in self.key])
-        return f"coalesce({own}, {self.place()})"
+    def hits(self, chosen: str) -> str:
+        return self._filled(f"{self.own_key()} AS k, _tm_file, _tm_line, _tm_last, line", chosen)
 
     def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
         listed = ", ".join(f"{self.column(name)} AS v{n}" for n, name in enumerate(columns))
         return self.duck.keep(
             f"SELECT DISTINCT {listed} FROM {first(hits, limit)} WHERE line IS NOT NULL"
-        )
-
-    def by_values(self, values: str, columns: Sequence[str]) -> str:
-        same = equal([self.column(name) for name in columns])
-        return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line",
-            f"SEMI JOIN {values} w ON {same}",
         )
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:
