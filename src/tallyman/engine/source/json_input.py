@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -163,17 +163,7 @@ class JsonInput(LinesInput):
         return _Scan(door, row["odd"] == 0)
 
     def slower(self) -> Input:
-        return LinesInput(
-            self.name,
-            self.spark,
-            self.files,
-            self.schema,
-            self.key,
-            self.options,
-            self.prefix,
-            redaction=self.redaction,
-            memory=self.memory,
-        )
+        return LinesInput(**{one.name: getattr(self, one.name) for one in fields(LinesInput)})
 
 
 def sniff_prefix(files: InputFiles, key: str) -> str | None:
