@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,13 +28,14 @@ ONE_JSON_VALUE = r'\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)'
 class TextRecords(Records):
     source: Source
     aside: Path
+    declared: Mapping[str, str]
     keep_returns: ClassVar[bool] = False
     _readable: dict[str, str] = field(default_factory=dict)
     _has_bad_bytes: bool = False
 
-    @cached_property
+    @property
     def types(self) -> Mapping[str, str]:
-        return key_text.declared_types(self.source.schema or "")
+        return self.declared
 
     @property
     def records(self) -> str:
@@ -147,17 +147,6 @@ class TextRecords(Records):
         except ValueError:
             return {"line": line}
         return found if isinstance(found, dict) else {"line": line}
-
-
-@dataclass
-class CorrectedRecords(TextRecords):
-    """Corrected records: lines of JSON in a table of hits, whatever the format of their source."""
-
-    known: Mapping[str, str] = field(kw_only=True)
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        return self.known
 
 
 def _escaped(words: str) -> str:
