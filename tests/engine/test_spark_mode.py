@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tallyman.engine.spark import mode
 from tallyman.engine.spark.mode import ENABLED, SparkMode
 
 CONNECTED, LOCAL = "sc://localhost:1", "local[2]"
@@ -13,7 +12,8 @@ CONNECTED, LOCAL = "sc://localhost:1", "local[2]"
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mode, "_process", mode._Process())
+    monkeypatch.setattr(SparkMode, "_entered", [])
+    monkeypatch.setattr(SparkMode, "_ours", None)
     yield
     os.environ.pop(ENABLED, None)
 
