@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -45,7 +46,7 @@ class TextRecords(Records):
     def value(self, name: str) -> str:
         """Return the text of a column in a line, as an expression."""
         parsed = key_text.field("line", name)
-        cut = f"regexp_extract(line, {text(_escaped(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
+        cut = f"regexp_extract(line, {text(re.escape(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
         # Only for lines that are not JSON: as in the engine, the key is read from the text.
         return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
 
@@ -147,7 +148,3 @@ class TextRecords(Records):
         except ValueError:
             return {"line": line}
         return found if isinstance(found, dict) else {"line": line}
-
-
-def _escaped(words: str) -> str:
-    return "".join(f"\\{c}" if c in r".^$*+?()[]{}|\\/" else c for c in words)

@@ -59,7 +59,8 @@ class JsonInput(LinesInput):
     def keys(self) -> DataFrame:
         """Read the keys as written in the lines."""
         written = self._text.where(f"NOT ({lines.is_blank(lines.TEXT)})")
-        return written.selectExpr(f"{self._written_key} AS {KEY}")
+        key = self.redaction.shown(self.key[0], textual_key(lines.TEXT, str(self.prefix)))
+        return written.selectExpr(f"{key} AS {KEY}")
 
     def fitting(self, names: Sequence[str]) -> DataFrame:
         schema = StructType(nullable(self.fields({*names, *self.key})))
@@ -115,10 +116,6 @@ class JsonInput(LinesInput):
     def _text(self) -> DataFrame:
         text = self.spark.read.text(self.files.paths).selectExpr(f"value AS {lines.TEXT}")
         return in_few_tasks(text, self.files)
-
-    @property
-    def _written_key(self) -> str:
-        return self.redaction.shown(self.key[0], textual_key(lines.TEXT, str(self.prefix)))
 
     @cached_property
     def _scan(self) -> _Scan:

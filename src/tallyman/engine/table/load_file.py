@@ -6,6 +6,7 @@ DuckDB reads and types the texts, so that a million rows never become Python obj
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,8 +132,8 @@ def _json_text(column: Column, place: int) -> _LoadedText:
     if is_decimal:
         # DuckDB converts a number to double; its digits as written are only in the line itself. A
         # quote inside a text is escaped there, so that only the key can match.
-        key = re.escape(_json_escaped(column.name))
-        written = literal(f'"{key}"\\s*:\\s*(-?[0-9][0-9.eE+-]*)')
+        key = re.escape(json.dumps(column.name, ensure_ascii=False))
+        written = literal(f"{key}\\s*:\\s*(-?[0-9][0-9.eE+-]*)")
         text = (
             f"CASE WHEN {found} = 'VARCHAR' THEN {text} WHEN {found} <> 'NULL' THEN "
             f"coalesce(nullif(regexp_extract(json, {written}, 1), ''), {text} || ' ?') END"
@@ -143,10 +144,6 @@ def _json_text(column: Column, place: int) -> _LoadedText:
     else:
         allowed = kinds.get(column.type, ("VARCHAR",))
     return _LoadedText(text, f"{found} IN ({', '.join(map(literal, allowed))})")
-
-
-def _json_escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _give_texts(
