@@ -22,8 +22,7 @@ from tallyman.engine.source.lines_input import (
     parsed_field,
     textual_key,
 )
-from tallyman.engine.source.source import Input, nullable
-from tallyman.engine.source.tasks import in_few_tasks
+from tallyman.engine.source.source import Input, in_few_tasks, nullable
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 

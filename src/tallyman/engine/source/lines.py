@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from tallyman.engine.expressions.column_names import literal
 from tallyman.engine.files.compressed import compression
 from tallyman.engine.files.listing import InputFiles
-from tallyman.engine.source.tasks import in_few_tasks
+from tallyman.engine.source.source import in_few_tasks
 from tallyman.engine.spark.small_tables import table
 
 ONE_SPLIT = 1 << 20
