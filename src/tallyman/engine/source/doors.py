@@ -80,9 +80,8 @@ class Doors:
 
     def careful(self) -> dict[str, Input] | None:
         """Return the inputs with their slower way of reading; None if no input has one."""
-        slower = {name: source.slower() or source for name, source in self.inputs.items()}
-        same = all(slower[name] is source for name, source in self.inputs.items())
-        return None if same else slower
+        slower = {name: found for name, one in self.inputs.items() if (found := one.slower())}
+        return {**self.inputs, **slower} if slower else None
 
     def check_unchanged(self) -> None:
         for source in self.inputs.values():
