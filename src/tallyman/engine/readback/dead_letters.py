@@ -158,7 +158,8 @@ class Letters:
 
     def discardable(self, target: str) -> Iterator[str]:
         """Yield the keys of the chosen rejections."""
-        yield from self._keys("SELECT DISTINCT source_key FROM chosen WHERE target = $t", target)
+        found = "SELECT DISTINCT source_key FROM chosen WHERE target = $t ORDER BY 1"
+        return (key for (key,) in self._rows(found, {"t": target}))
 
     def outcomes(
         self, target: str, again: pa.Table, *, all_open: bool
@@ -193,9 +194,6 @@ class Letters:
         self._db.register("given", rows)
         self._db.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
         self._db.unregister("given")
-
-    def _keys(self, text: str, target: str) -> Iterator[str]:
-        return (row[0] for row in self._rows(f"{text} ORDER BY 1", {"t": target}))
 
     def _rows(self, text: str, given: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Yield rows a few at a time, while other queries run."""
