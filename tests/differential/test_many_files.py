@@ -13,8 +13,7 @@ from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.expressions.column_names import KEY
 from tallyman.engine.files.listing import list_files
 from tallyman.engine.source.open import declared_schema, open_source
-from tallyman.engine.source.source import Input
-from tallyman.engine.source.tasks import FEWEST, MANY
+from tallyman.engine.source.source import FEWEST, MANY, Input
 
 FILES = MANY + 36
 

@@ -9,7 +9,8 @@ from pyarrow import parquet as pq
 from tallyman.domain.version.mutation import Mutation
 from tallyman.domain.version.table import Table
 from tallyman.engine.table.load import Mode, load
-from tallyman.engine.table.mutation import Changed, Held, mutate
+from tallyman.engine.table.mutation import mutate
+from tallyman.engine.table.state import Changed, Held
 
 PERSON = Table.of("person", "name string, age int, born date", "name")
 KNOWS = Table.of(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tallyman.engine.code.syntax import parsed
+from tallyman.engine.code.helper_modules import parsed
 
 CODE = "found = [" + ", ".join(f"f({n}, (a + {n}) * [b for b in c])" for n in range(100)) + "]\n"
 
@@ -33,5 +33,5 @@ def threads_take_turns_in_the_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("threads_take_turns_in_the_collector")
 def test_threads_read_python_files_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
-        trees = list(pool.map(parsed, [CODE] * 20))
+        trees = list(pool.map(parsed, [CODE.encode()] * 20))
     assert {ast.dump(tree) for tree in trees} == {ast.dump(ast.parse(CODE))}

@@ -9,17 +9,19 @@ from __future__ import annotations
 import ast
 import sys
 import sysconfig
+import warnings
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-
-from tallyman.engine.code.syntax import parsed
+from threading import Lock
 
 OURS = frozenset({"tallyman"})
 
 IMPORTED = "import "
 """A prefix of the name of a module outside of the folder, in hashes."""
+_one_at_a_time = Lock()
+"""Python 3.11 fails when two threads make a tree at once, and what is warned of is shared."""
 
 
 def helper_modules(folder: Path) -> list[tuple[str, Path]]:
@@ -60,6 +62,12 @@ def _imported(content: bytes) -> list[str]:
             names = [node.module]
         found |= dict.fromkeys(name.partition(".")[0] for name in names)
     return list(found)
+
+
+def parsed(content: bytes) -> ast.Module:
+    with _one_at_a_time, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(content)
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:

@@ -17,8 +17,8 @@ from tallyman.engine.evidence import kept_by_spark
 from tallyman.engine.expressions.clock import pinned
 from tallyman.engine.expressions.column_names import SYSTEM, quoted
 from tallyman.engine.files import parquet
+from tallyman.engine.files.parquet_types import is_plain
 from tallyman.engine.spark import digest, spark_hash
-from tallyman.engine.spark.plain_types import is_plain
 
 NESTED = (ArrayType, MapType, StructType)
 LOW = 0xFFFFFFFF

@@ -209,7 +209,7 @@ class Kept:
             for name in path[1:]:
                 held = held.field(name)
             sums = {n: pc.call_function("sum", [held.field(n)]).as_py() for n in digest.NAMES}
-            found += digest.of_sums(sums)
+            found += digest.of_row(sums)
         return found
 
     def letters(self) -> LetterCounts:

@@ -40,7 +40,7 @@ def grouped(rows: DataFrame) -> tuple[KeyDigest, KeyDigest]:
     sums = [f"sum({name}) AS {SUM}{name}" for name in digest.NAMES]
     found = each.selectExpr(*sums, *digest.lanes(text_of_group(rows))).first()
     assert found is not None
-    return digest.of_sums({n: found[f"{SUM}{n}"] for n in digest.NAMES}), digest.of_row(found)
+    return digest.of_row({n: found[f"{SUM}{n}"] for n in digest.NAMES}), digest.of_row(found)
 
 
 def pairs(rows: DataFrame) -> KeyDigest:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StringType, StructType
+from pyspark.sql.types import MapType, StringType, StructField, StructType
 
 from tallyman.domain.account.fate import Fate
 from tallyman.domain.account.ledger import Discrepancy, Ledger, Partition, SubLedger
@@ -114,7 +114,7 @@ class Claims:
         if unit == "child":
             return self._none() if rows is None else rows.select(col("child_key").alias(KEY))
         if is_whole(sub):
-            return table(self.spark, [f"{KEY} string"], [["{}"]])
+            return table(self.spark, [KEY], [["{}"]])
         groups = self._none()
         if rows is not None:
             groups = rows.selectExpr(f"{text_of_group(rows)} AS {KEY}").distinct()
@@ -192,7 +192,7 @@ class Claims:
         return self.spark.read.parquet(*files) if files else None
 
     def _none(self) -> DataFrame:
-        return table(self.spark, [f"{KEY} string"], [])
+        return empty(self.spark, StructType([StructField(KEY, StringType())]))
 
 
 def is_whole(sub: SubLedger) -> bool:

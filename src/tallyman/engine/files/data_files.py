@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import glob
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 HIDDEN = (".", "_")
 """The first characters of names that are not data, such as `_SUCCESS`."""
@@ -42,9 +42,8 @@ def in_folder(folder: str) -> list[str]:
 
 def matching(pattern: str, root: str) -> list[str]:
     """List the files that match a pattern, and those below the folders that do."""
-    if ANY_DEPTH in pattern.split("/"):
-        fits = _matcher(pattern)
-        files = [name for name in _below(root, (".",)) if fits(name.path)]
+    if ANY_DEPTH in (parts := pattern.split("/")):
+        files = [name for name in _below(root, (".",)) if _fits(name.path.split("/"), parts)]
     else:
         files = [_named(p, root) for p in glob.glob(pattern) if not os.path.isdir(p)]
     for folder in sorted(_named(p, root) for p in glob.glob(pattern) if os.path.isdir(p)):
@@ -105,25 +104,10 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         raise NoDataFile(folder, error.strerror or str(error)) from None
 
 
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Compile a pattern in which `**` stands for folders of any depth."""
-    *folders, last = pattern.split("/")
-    pieces = ["(?:[^/]+/)*" if f == ANY_DEPTH else f"{_translated(f)}/" for f in folders]
-    pieces.append(".*" if last == ANY_DEPTH else _translated(last))
-    compiled = re.compile("".join(pieces), re.DOTALL)
-    return lambda path: compiled.fullmatch(path) is not None
-
-
-_CLASS = re.compile(r"\[(!?)(\]?[^\]]*)\]|(\*)|(\?)|([^*?\[]+|\[)")
-
-
-def _translated(words: str) -> str:
-    """Translate one part of a pattern to a regular expression."""
-    found = []
-    for unlike, members, star, mark, plain in _CLASS.findall(words):
-        if members:
-            inside = re.escape(members).replace("\\-", "-")
-            found.append(f"[^{inside}]" if unlike else f"[{inside}]")
-        else:
-            found.append("[^/]*" if star else "[^/]" if mark else re.escape(plain))
-    return "".join(found)
+def _fits(names: Sequence[str], pattern: Sequence[str]) -> bool:
+    """True if a path fits a pattern in which `**` stands for folders of any depth."""
+    if not pattern:
+        return not names
+    if pattern[0] == ANY_DEPTH:
+        return any(_fits(names[n:], pattern[1:]) for n in range(len(names) + 1))
+    return bool(names) and fnmatchcase(names[0], pattern[0]) and _fits(names[1:], pattern[1:])

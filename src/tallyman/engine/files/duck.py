@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import duckdb
 
@@ -35,6 +36,12 @@ def connect(config: Config | None = None) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config=dict(config or {}))
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+def dicts(found: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Read the rows of a result by the names of its columns."""
+    names = [column[0] for column in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def quoted(name: str) -> str:

@@ -73,11 +73,15 @@ def escaped(path: str) -> str:
 
 def hash_here(files: Sequence[InputFile]) -> list[str]:
     """Hash each file in this process; hashing releases the interpreter's lock."""
+    return _side_by_side(fresh_sha256, [file.path for file in files])
+
+
+def _side_by_side(hashed: Callable[[str], str], paths: Sequence[str]) -> list[str]:
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        return list(pool.map(fresh_sha256, (f.path for f in files)))
+        return list(pool.map(hashed, paths))
 
 
-def list_files(name: str, path: str, project: Path, advice: str = "Check the path.") -> InputFiles:
+def list_files(name: str, path: str, project: Path) -> InputFiles:
     """List every data file of a folder, a pattern or a single file, in a stable order."""
     full = os.path.normpath(os.path.join(project, path.removeprefix("file://")))
     if os.path.isfile(full):
@@ -92,7 +96,7 @@ def list_files(name: str, path: str, project: Path, advice: str = "Check the pat
         shown = os.path.relpath(error.path, root)
         raise InputUnreadable(name, shown, error.reason) from None
     if not found:
-        raise InputMissing(name, path, advice)
+        raise InputMissing(name, path, "Check the path.")
     return InputFiles(name, root, tuple(_file(p, root) for p in found))
 
 
@@ -159,8 +163,7 @@ def hash_once(paths: Sequence[str]) -> list[str]:
     """Apply `sha256_once` to each; files that are not known yet are read in parallel."""
     if len(paths) < 2 or all(map(read_before, paths)):
         return [sha256_once(path) for path in paths]
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        return list(pool.map(sha256_once, paths))
+    return _side_by_side(sha256_once, paths)
 
 
 def read_before(path: str) -> bool:
@@ -178,6 +181,5 @@ def _identity(path: str) -> tuple[int, ...]:
 
 def hash_files(paths: Sequence[Path], root: Path) -> dict[str, str]:
     """Hash files, by name relative to `root`."""
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        hashes = pool.map(fresh_sha256, map(str, paths))
-        return {str(p.relative_to(root)): h for p, h in zip(paths, hashes, strict=True)}
+    hashes = _side_by_side(fresh_sha256, list(map(str, paths)))
+    return {str(p.relative_to(root)): h for p, h in zip(paths, hashes, strict=True)}

@@ -6,13 +6,16 @@ Nothing here needs Spark: footers are compared before a run, and again when `why
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
 
 NANOSECONDS = {
     "timestamp in nanoseconds": "timestamp",
@@ -70,9 +73,6 @@ class ColumnType:
     def any(self, names: Collection[str]) -> bool:
         """True if the type or a type inside it has one of these names."""
         return self.name in names or any(kind.any(names) for _, kind in self.inside)
-
-
-VOID = ColumnType(NOTHING)
 
 
 def _quoted(name: str) -> str:
@@ -163,6 +163,17 @@ _PLAIN = {
 
 PARQUET_HAS = {*_PLAIN.values(), "timestamp", "timestamp_ntz", "array", "map", "struct"}
 """Types that a Parquet schema distinguishes; decimals have their precision in the name."""
+
+
+PLAIN = PARQUET_HAS - {NOTHING}
+
+
+def is_plain(fields: Iterable[StructField]) -> bool:
+    """True if no field has a type that only Spark knows, such as an interval or a collation: other
+    readers of its files see the values that Spark sees.
+    """
+    names = (field.dataType.simpleString() for field in fields)
+    return all(name in PLAIN or name.startswith("decimal(") for name in names)
 
 
 # ---- widening -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,9 @@ class Run:
     folder: Path
     manifest: Manifest
     report: dict[str, Any] | None
-    reused: Mapping[Target, Path] = field(default_factory=dict)
+    reused: Mapping[Target, Path]
     """The folders of targets that this run reused instead of making them again."""
-    vouched: Vouched = field(default_factory=lambda: Vouched(Path()))
+    vouched: Vouched
     """The recorded hashes of its files."""
 
     @classmethod
@@ -79,14 +79,11 @@ class Run:
 def find_folder(runs: Path, wanted: str) -> Path | None:
     """Find a run folder by the name of the run or of the folder."""
     for folder in sorted((path for path in runs.glob("*/") if path.is_dir()), reverse=True):
-        if Path(wanted).name == folder.name or wanted in map(_run_named_in, _naming_files(folder)):
+        # Two files have the name of the run; one of them may be broken or missing.
+        named = (_run_named_in(folder / name) for name in (MANIFEST, SEAL))
+        if Path(wanted).name == folder.name or wanted in named:
             return folder
     return None
-
-
-def _naming_files(folder: Path) -> list[Path]:
-    """List the files with the name of the run; one of them may be broken or missing."""
-    return [folder / name for name in (MANIFEST, SEAL)]
 
 
 def _run_named_in(path: Path) -> str | None:

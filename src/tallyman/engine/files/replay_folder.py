@@ -40,8 +40,7 @@ def changed_records(folder: Path, at: str, limit: int) -> tuple[int, list[dict[s
         found = f"FROM {changes} WHERE corrected_at = $at"
         [[count]] = connection.execute(f"SELECT count(*) {found}", given).fetchall()
         few = f"SELECT {', '.join(CHANGE)} {found} ORDER BY source_key LIMIT {limit}"
-        rows = connection.execute(few, given).fetchall()
-    return count, [dict(zip(CHANGE, row, strict=True)) for row in rows]
+        return count, duck.dicts(connection.execute(few, given))
 
 
 def corrections_of(

@@ -1,7 +1,7 @@
 """Recorded hashes of files in run folders, compared before a file's content is used.
 
 The seal of a run has the sha256 of every file; a ledger has those of the files next to it. A file
-without a recorded hash (the run has not ended, or is older than seals) is read unchecked.
+without a recorded hash (the run has not ended) is read unchecked.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tallyman.domain.account import ledger_json
 from tallyman.domain.account.stored_ledger import StoredLedger
 from tallyman.domain.definition.canonical_json import changed
-from tallyman.engine.files.duck import connect
+from tallyman.engine.files.duck import connect, dicts
 from tallyman.engine.files.listing import hash_files
 from tallyman.engine.files.past_run import ledger_in
 from tallyman.engine.readback.dead_letters import FIELDS, READ, files_in
@@ -136,9 +136,7 @@ def _differing(db: duckdb.DuckDBPyConnection, limit: int) -> Multisets:
     ).fetchone()
     assert counted is not None
     found = db.execute(f"SELECT * FROM differing ORDER BY ALL LIMIT {int(limit)}")
-    names = [column[0] for column in found.description]
-    rows = tuple(dict(zip(names, row, strict=True)) for row in found.fetchall())
-    return Multisets(removed=counted[0], added=counted[1], samples=rows)
+    return Multisets(removed=counted[0], added=counted[1], samples=tuple(dicts(found)))
 
 
 # ---- the files of rows ----------------------------------------------------------------------

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
-import pyarrow as pa
 
-from tallyman.engine.files.duck import connect
+from tallyman.engine.files.duck import connect, dicts
 from tallyman.errors import UsageError
 from tallyman.errors.wording import first_line
+from tallyman.on_demand import OnDemand
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = OnDemand("pyarrow")
 
 FIELDS = (
     "source_key",
@@ -41,12 +45,8 @@ _RECORD = (
     "ELSE regexp_replace(source_key, '(/[0-9]+){' || context['level'] || '}$', '') END"
 )
 # A record may have several rejections, and a key several records. `rejection` is "1/2" in the first
-# of two letters of a record; older letters name a record by its key and its place.
-_RECORDS = (
-    "count(*) FILTER (starts_with(context['rejection'], '1/')) "
-    "+ count(DISTINCT (target, source_key, context['place'])) "
-    "FILTER (context['rejection'] IS NULL)"
-)
+# of two letters of a record.
+_RECORDS = "count(*) FILTER (starts_with(context['rejection'], '1/'))"
 _TABLES = """
     CREATE TABLE letters (target VARCHAR, record_key VARCHAR, {columns});
     CREATE TABLE resolved (target VARCHAR, source_key VARCHAR, outcome VARCHAR, by_run VARCHAR);
@@ -93,12 +93,7 @@ class Letters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._db.close()
 
     def forget(self, target: str) -> None:
@@ -163,7 +158,8 @@ class Letters:
 
     def discardable(self, target: str) -> Iterator[str]:
         """Yield the keys of the chosen rejections."""
-        yield from self._keys("SELECT DISTINCT source_key FROM chosen WHERE target = $t", target)
+        found = "SELECT DISTINCT source_key FROM chosen WHERE target = $t ORDER BY 1"
+        return (key for (key,) in self._rows(found, {"t": target}))
 
     def outcomes(
         self, target: str, again: pa.Table, *, all_open: bool
@@ -199,9 +195,6 @@ class Letters:
         self._db.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM given")
         self._db.unregister("given")
 
-    def _keys(self, text: str, target: str) -> Iterator[str]:
-        return (row[0] for row in self._rows(f"{text} ORDER BY 1", {"t": target}))
-
     def _rows(self, text: str, given: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Yield rows a few at a time, while other queries run."""
         found = self._db.cursor().execute(text, dict(given))
@@ -232,14 +225,14 @@ class Letters:
     def summary(self, *, only_open: bool = False) -> list[dict[str, Any]]:
         """Count rejections by target, kind and place."""
         states = ", ".join(f"count(*) FILTER (state = '{name}') AS {name}" for name in STATES)
-        return self._dicts(
+        found = self._db.execute(
             "SELECT target AS asset, error_type, morphism_path, count(*) AS count, "
             f"{states}, min(error_code) AS sample_error_code, "
-            "min(actual) AS sample_actual_value FROM standing "
-            f"WHERE {'state = $open' if only_open else '$open IS NOT NULL'} "
+            "min(actual) AS sample_actual_value FROM standing WHERE NOT $open OR state = 'open' "
             "GROUP BY ALL ORDER BY 1, 2, 3",
-            {"open": "open"},
+            {"open": only_open},
         )
+        return dicts(found)
 
     def listed(
         self,
@@ -262,22 +255,17 @@ class Letters:
             f"SELECT count(*) FROM standing WHERE {wanted}", where, given
         ).fetchall()
         names = ", ".join(FIELDS)
-        rows = self._dicts(
+        found = self._db.execute(
             f"SELECT target, {names}, state, by_run AS resolved_by FROM standing WHERE {wanted} "
             f"ORDER BY source_key, target, error_type, morphism_path LIMIT {int(limit)}",
             given,
         )
-        return int(total), rows
+        return int(total), dicts(found)
 
     def _number(self, text: str, given: Mapping[str, Any] | None = None) -> int:
         """Read all of the result: until then DuckDB refuses other work on the connection."""
         [[found]] = self._db.execute(text, dict(given or {})).fetchall()
         return int(found)
-
-    def _dicts(self, text: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found = self._db.execute(text, dict(given))
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def _ask(
         self, text: str, where: str | None, given: Mapping[str, Any] | None = None

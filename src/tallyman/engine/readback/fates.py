@@ -11,19 +11,11 @@ from tallyman.domain.account.ledger import Partition
 from tallyman.domain.account.redaction import covers
 from tallyman.domain.history.walk import Ended, Rejected, WalkCounts
 from tallyman.engine.files.duck import quoted, text
+from tallyman.engine.readback.dead_letters import READ
 from tallyman.engine.readback.key_text import KeyShape, key_piece
 from tallyman.engine.readback.levels import EMPTY, NONE, Level, Levels, has_keys
 from tallyman.engine.readback.session import DuckSession, parquet, parquet_files
 from tallyman.engine.segment.group_key import WHOLE
-
-LETTER = (
-    "source_key",
-    "error_type",
-    "morphism_path",
-    "expected",
-    "actual",
-    "error_code",
-)
 
 LETTER_PLACE = "context['place']"
 
@@ -112,13 +104,7 @@ class Forward:
 
     def _letters(self, place: Path) -> str | None:
         files = ", ".join(text(str(path)) for path in sorted(place.rglob("*.jsonl")))
-        if not files:
-            return None
-        types = ", ".join(f"{name}: 'VARCHAR'" for name in LETTER)
-        return (
-            f"read_json([{files}], format = 'newline_delimited', hive_partitioning = false, "
-            f"columns = {{{types}, context: 'MAP(VARCHAR, VARCHAR)'}})"
-        )
+        return READ.replace("$files", f"[{files}]") if files else None
 
     def _ended(
         self,

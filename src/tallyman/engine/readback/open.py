@@ -16,7 +16,7 @@ from tallyman.engine.readback.csv_records import CsvRecords
 from tallyman.engine.readback.parquet_records import ParquetRecords
 from tallyman.engine.readback.records import Records
 from tallyman.engine.readback.session import DuckSession
-from tallyman.engine.readback.text_records import CorrectedRecords, TextRecords
+from tallyman.engine.readback.text_records import TextRecords
 
 
 @dataclass
@@ -33,21 +33,23 @@ class OpenRecords:
 
     def source(self, source: Source, files: InputFiles) -> Records:
         given = (self.duck, source.name, files, source.key)
+        declared = key_text.declared_types(source.schema or "")
         if source.format == "parquet":
-            declared = key_text.declared_types(source.schema or "")
             return ParquetRecords(*given, hive=True, declared=declared)
         kind = CsvRecords if source.format == "csv" else TextRecords
-        return kind(*given, source, self._aside)
+        return kind(*given, source, self._aside, declared)
 
     def dataset(self, name: str, files: InputFiles, key: Sequence[str]) -> ParquetRecords:
         files.check_recorded()
         return ParquetRecords(self.duck, name, files, tuple(key))
 
-    def corrected(self, records: Records) -> CorrectedRecords:
-        """Open corrected records of an input, in place of its own."""
+    def corrected(self, records: Records) -> TextRecords:
+        """Open corrected records of an input, in place of its own: lines of JSON, whatever the
+        format of their source.
+        """
         given = (self.duck, records.name, records.files, records.key)
         source = Source(name=records.name, path="", format="json")
-        return CorrectedRecords(*given, source, self._aside, known=records.types)
+        return TextRecords(*given, source, self._aside, records.types)
 
     def close(self) -> None:
         self._stack.close()

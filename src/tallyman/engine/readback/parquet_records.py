@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
 from tallyman.engine.expressions.column_names import is_ours
 from tallyman.engine.files.duck import quoted, text
 from tallyman.engine.files.listing import InputFile
-from tallyman.engine.readback.records import Records, condition, equal, first
+from tallyman.engine.readback.records import Records, first
 from tallyman.on_demand import OnDemand
 
 if TYPE_CHECKING:
@@ -76,16 +75,9 @@ class ParquetRecords(Records):
         found = self.duck.columns(f"SELECT * FROM {self._source}")
         return {name: kind for name, kind in found.items() if not is_ours(name)}
 
-    def _key(self) -> str:
-        """Write the key of a record of `_source r`, as an expression."""
-        place = self.place()
-        if not self.key:
-            return place
-        return f"coalesce({self.shape.text_of([self.column(n) for n in self.key])}, {place})"
-
     def by_keys(self, keys: str, *, shown: int | None = None) -> str:
         by_key, by_place = self.wanted(keys)
-        same = self.same_key([self.column(name) for name in self.key], keys)
+        same = self.same_key(keys)
         found = " UNION ALL ".join(
             f"SELECT w.k, r._tm_file, r._tm_line FROM {self._source} r JOIN {table} w "
             f"ON {condition}"
@@ -111,31 +103,13 @@ class ParquetRecords(Records):
             f"JOIN {few} h USING (_tm_file, _tm_line)"
         )
 
-    def at_place(self, place: str) -> str:
-        return self.duck.keep(
-            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
-            f"WHERE {self.place()} = {text(place)}"
-        )
+    def hits(self, chosen: str) -> str:
+        found = f"SELECT {self.own_key()} AS k, _tm_file, _tm_line FROM {self._source} r"
+        return self.duck.keep(f"{found} {chosen}")
 
     def at(self, places: str) -> str:
         """Find rows by file and line."""
-        return self.duck.keep(
-            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
-            f"SEMI JOIN {places} w USING (_tm_file, _tm_line)"
-        )
-
-    def by_values(self, values: str, columns: Sequence[str]) -> str:
-        same = equal([self.column(name) for name in columns])
-        return self.duck.keep(
-            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r "
-            f"SEMI JOIN {values} w ON {same}"
-        )
-
-    def matching(self, conditions: AskedRow) -> str:
-        where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
-        return self.duck.keep(
-            f"SELECT {self._key()} AS k, _tm_file, _tm_line FROM {self._source} r WHERE {where}"
-        )
+        return self.hits(f"SEMI JOIN {places} w USING (_tm_file, _tm_line)")
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:
         few = first(hits, limit)

@@ -38,12 +38,8 @@ class Records(ABC):
         """Find the keys in a table; the content of the record only for the first `shown` keys."""
 
     @abstractmethod
-    def matching(self, conditions: AskedRow) -> str:
-        """Find the records with these values."""
-
-    @abstractmethod
-    def at_place(self, place: str) -> str:
-        """Find the record at `@file#number`, with its own key if it has one."""
+    def hits(self, chosen: str) -> str:
+        """Find the records that `chosen` takes, the rest of a query after FROM."""
 
     @abstractmethod
     def shown(self, hits: str, limit: int | None) -> list[Record]:
@@ -57,9 +53,19 @@ class Records(ABC):
     def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
         """Make a table `v0, v1…` of the values of these records, each once."""
 
-    @abstractmethod
+    def matching(self, conditions: AskedRow) -> str:
+        """Find the records with these values."""
+        columns = {name: self.column(name) for name in conditions}
+        return self.hits(f"WHERE {condition(self.types, conditions, columns)}")
+
+    def at_place(self, place: str) -> str:
+        """Find the record at `@file#number`, with its own key if it has one."""
+        return self.hits(f"WHERE {self.place()} = {text(place)}")
+
     def by_values(self, values: str, columns: Sequence[str]) -> str:
         """Find the records with values of a table `v0, v1…`."""
+        same = " AND ".join(f"{self.column(name)} = w.v{n}" for n, name in enumerate(columns))
+        return self.hits(f"SEMI JOIN {values} w ON {same}")
 
     @cached_property
     def shape(self) -> KeyShape:
@@ -75,10 +81,18 @@ class Records(ABC):
         """Write the name of a record without a key, as an expression."""
         return "'@' || _tm_name || '#' || _tm_line"
 
-    def same_key(self, columns: Sequence[str], keys: str) -> str:
-        """Write a condition that a record with these columns has the key `w.k` of a table."""
+    def own_key(self) -> str:
+        """Write the key of a record, as an expression; its place if it has none."""
+        if not self.key:
+            return self.place()
+        own = self.shape.text_of([self.column(name) for name in self.key])
+        return f"coalesce({own}, {self.place()})"
+
+    def same_key(self, keys: str) -> str:
+        """Write a condition that a record has the key `w.k` of a table."""
         if not self.key:
             return "false"
+        columns = [self.column(name) for name in self.key]
         same = self._same_key(columns)
         return f"({same}) OR ({self._same_hash(columns)})" if self._redacted(keys) else same
 
@@ -147,10 +161,6 @@ class Records(ABC):
 def first(hits: str, limit: int | None) -> str:
     most = "" if limit is None else f" LIMIT {int(limit)}"
     return f"(SELECT * FROM {hits} ORDER BY k, _tm_file, _tm_line{most})"
-
-
-def equal(columns: Sequence[str]) -> str:
-    return " AND ".join(f"{own} = w.v{number}" for number, own in enumerate(columns))
 
 
 def condition(types: Mapping[str, str], wanted: AskedRow, columns: Mapping[str, str]) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import duckdb
 
 from tallyman.domain.account.redaction import BEGINS, LENGTH
-from tallyman.engine.files.duck import connect, text
+from tallyman.engine.files.duck import connect, dicts, text
 from tallyman.errors import DatasetDamaged
 from tallyman.errors.wording import first_line
 
@@ -39,12 +38,7 @@ class DuckSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.connection.close()
 
     def keep(self, sql: str, given: Mapping[str, Any] | None = None) -> str:
@@ -53,23 +47,19 @@ class DuckSession:
         self._do(f"CREATE TEMP TABLE {name} AS {sql}", given)
         return name
 
-    def rows(self, sql: str, given: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        found = self._do(sql, given)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        return dicts(self._do(sql))
 
-    def value(self, sql: str, given: Mapping[str, Any] | None = None) -> Any:
-        row = self._do(sql, given).fetchone()
+    def value(self, sql: str) -> Any:
+        row = self._do(sql).fetchone()
         return row[0] if row else None
 
     def count(self, table: str) -> int:
         return int(self.value(f"SELECT count(*) FROM {table}"))
 
-    def columns(self, sql: str, given: Mapping[str, Any] | None = None) -> dict[str, str]:
+    def columns(self, sql: str) -> dict[str, str]:
         """Map the columns of a query's result to their types."""
-        return {
-            row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}", given)
-        }
+        return {row["column_name"]: row["column_type"] for row in self.rows(f"DESCRIBE {sql}")}
 
     def placed(self, files: Sequence[str], *, hive: bool = False) -> str:
         """Read the rows of files with their place, as part of a query: `_tm_file`, and `_tm_line`
@@ -96,7 +86,7 @@ class DuckSession:
             f"FROM {parquet(files, place=True, hive=hive)})"
         )
 
-    def _do(self, sql: str, given: Mapping[str, Any] | None) -> duckdb.DuckDBPyConnection:
+    def _do(self, sql: str, given: Mapping[str, Any] | None = None) -> duckdb.DuckDBPyConnection:
         try:
             return self.connection.execute(sql, dict(given or {}))
         except (duckdb.IOException, duckdb.InvalidInputException) as error:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tallyman.domain.history.asked_row import AskedRow
 from tallyman.domain.history.walk import Record
 from tallyman.domain.pipeline.pipeline import Source
 from tallyman.engine.files.duck import text
 from tallyman.engine.files.listing import InputFile
 from tallyman.engine.readback import key_text, text_lines
-from tallyman.engine.readback.records import Records, condition, equal, first
+from tallyman.engine.readback.records import Records, first
 from tallyman.errors import DatasetDamaged
 
 BATCH = 100
@@ -30,13 +29,14 @@ ONE_JSON_VALUE = r'\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)'
 class TextRecords(Records):
     source: Source
     aside: Path
+    declared: Mapping[str, str]
     keep_returns: ClassVar[bool] = False
     _readable: dict[str, str] = field(default_factory=dict)
     _has_bad_bytes: bool = False
 
-    @cached_property
+    @property
     def types(self) -> Mapping[str, str]:
-        return key_text.declared_types(self.source.schema or "")
+        return self.declared
 
     @property
     def records(self) -> str:
@@ -46,7 +46,7 @@ class TextRecords(Records):
     def value(self, name: str) -> str:
         """Return the text of a column in a line, as an expression."""
         parsed = key_text.field("line", name)
-        cut = f"regexp_extract(line, {text(_escaped(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
+        cut = f"regexp_extract(line, {text(re.escape(json.dumps(name)) + ONE_JSON_VALUE)}, 1)"
         # Only for lines that are not JSON: as in the engine, the key is read from the text.
         return f"coalesce({parsed}, CASE WHEN NOT json_valid(line) THEN trim({cut}, '\"') END)"
 
@@ -106,7 +106,7 @@ class TextRecords(Records):
         by_key, by_place = self.wanted(keys)
         last = self.last_shown(keys, shown)
         line = "line" if last is None else f"CASE WHEN k <= {text(last)} THEN line END AS line"
-        same = self.same_key([self.column(name) for name in self.key], keys)
+        same = self.same_key(keys)
         columns = f"k, _tm_file, _tm_line, _tm_last, {line}"
         found = [
             self._filled(columns, f"JOIN {table} w ON {condition}")
@@ -117,35 +117,13 @@ class TextRecords(Records):
             self.duck.rows(f"INSERT INTO {found[0]} SELECT * FROM {more}")
         return found[0] if found else self._filled(f"'' AS {columns}", "WHERE false")
 
-    def matching(self, conditions: AskedRow) -> str:
-        where = condition(self.types, conditions, {n: self.column(n) for n in conditions})
-        return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line", f"WHERE {where}"
-        )
-
-    def at_place(self, place: str) -> str:
-        return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line",
-            f"WHERE {self.place()} = {text(place)}",
-        )
-
-    def _key(self) -> str:
-        if not self.key:
-            return self.place()
-        own = self.shape.text_of([self.column(name) for name in self.key])
-        return f"coalesce({own}, {self.place()})"
+    def hits(self, chosen: str) -> str:
+        return self._filled(f"{self.own_key()} AS k, _tm_file, _tm_line, _tm_last, line", chosen)
 
     def values(self, hits: str, columns: Sequence[str], limit: int | None = None) -> str:
         listed = ", ".join(f"{self.column(name)} AS v{n}" for n, name in enumerate(columns))
         return self.duck.keep(
             f"SELECT DISTINCT {listed} FROM {first(hits, limit)} WHERE line IS NOT NULL"
-        )
-
-    def by_values(self, values: str, columns: Sequence[str]) -> str:
-        same = equal([self.column(name) for name in columns])
-        return self._filled(
-            f"{self._key()} AS k, _tm_file, _tm_line, _tm_last, line",
-            f"SEMI JOIN {values} w ON {same}",
         )
 
     def shown(self, hits: str, limit: int | None) -> list[Record]:
@@ -170,18 +148,3 @@ class TextRecords(Records):
         except ValueError:
             return {"line": line}
         return found if isinstance(found, dict) else {"line": line}
-
-
-@dataclass
-class CorrectedRecords(TextRecords):
-    """Corrected records: lines of JSON in a table of hits, whatever the format of their source."""
-
-    known: Mapping[str, str] = field(kw_only=True)
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        return self.known
-
-
-def _escaped(words: str) -> str:
-    return "".join(f"\\{c}" if c in r".^$*+?()[]{}|\\/" else c for c in words)

@@ -21,12 +21,12 @@ from tallyman.domain.definition.step_facts import Lookup
 from tallyman.engine.expressions.column_names import ERROR, PART, PLACE, REJECTIONS
 from tallyman.engine.expressions.columns import col
 from tallyman.engine.files import parquet
+from tallyman.engine.files.parquet_types import is_plain
 from tallyman.engine.plan import in_place, plain
 from tallyman.engine.segment.admit import SAME_TEXT, admit
 from tallyman.engine.segment.fate_book import Book, LookedUp
 from tallyman.engine.source.source import Input
 from tallyman.engine.spark import small_tables
-from tallyman.engine.spark.plain_types import is_plain
 from tallyman.errors import JoinFanOut, ReferenceRejected
 
 FEW = 100_000

@@ -17,11 +17,11 @@ from pyspark.sql.types import IntegerType, StructType
 from tallyman.domain.account.ledger import KeyDigest
 from tallyman.engine.expressions.column_names import KEY, LIVE, PART, PLACE, REJECTIONS, SYSTEM
 from tallyman.engine.files import parquet
+from tallyman.engine.files.parquet_types import is_plain
 from tallyman.engine.segment.ended import EndedColumns, EndedRows, at
 from tallyman.engine.segment.segment import Flow
 from tallyman.engine.segment.watched import RowsSeen, Watched
 from tallyman.engine.spark import digest
-from tallyman.engine.spark.plain_types import is_plain
 
 EVIDENCE_OPTIONS: Mapping[str, str] = {
     # Delta encodings make a column of keys several times smaller; nobody prunes by statistics here.

@@ -31,10 +31,6 @@ class CsvDialect:
         separator = given.get("sep", given.get("delimiter", ","))
         return cls(separator, quote, given.get("escape", quote))
 
-    def spark_options(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the options with which Spark's parser reads this dialect."""
-        return {**options, "quote": self.quote, "escape": self.escape}
-
     # ---- one line ---------------------------------------------------------------------------
 
     @cached_property

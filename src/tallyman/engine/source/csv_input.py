@@ -38,13 +38,10 @@ class CsvInput(LinesInput):
 
     @cached_property
     def _splits(self) -> lines.Splits:
-        opens = f"{self._has_quote} AND {_matches(self.dialect.opens)}"
+        quote = f"contains({lines.TEXT}, {literal(self.dialect.quote)})"
+        opens = f"{quote} AND {_matches(self.dialect.opens)}"
         mark = lines.LineMark(opens, self.dialect.leaves_open) if self.dialect.quote else None
         return lines.splits(self.spark, self.files, self._break, mark)
-
-    @property
-    def _has_quote(self) -> str:
-        return f"contains({lines.TEXT}, {literal(self.dialect.quote)})"
 
     # ---- the header -------------------------------------------------------------------------
 
@@ -105,7 +102,7 @@ class CsvInput(LinesInput):
 
     @property
     def parser_options(self) -> dict[str, str]:
-        return self.dialect.spark_options(self.options)
+        return {**self.options, "quote": self.dialect.quote, "escape": self.dialect.escape}
 
     @property
     def _unreadable(self) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ class Doors:
         places where keys do not distinguish them, so that evidence names each record.
         """
         for name, source in self.inputs.items():
-            self._hashes[name] = self.pool.submit(_content_hash, source)
+            self._hashes[name] = self.pool.submit(attrgetter("content_hash"), source.files)
         for name in set(self.accounted):
             self._measured[name] = self.pool.submit(self.inputs[name].door)
         self.repeated = repeated.count({name: self.inputs[name] for name in self.accounted})
@@ -79,9 +80,8 @@ class Doors:
 
     def careful(self) -> dict[str, Input] | None:
         """Return the inputs with their slower way of reading; None if no input has one."""
-        slower = {name: source.slower() or source for name, source in self.inputs.items()}
-        same = all(slower[name] is source for name, source in self.inputs.items())
-        return None if same else slower
+        slower = {name: found for name, one in self.inputs.items() if (found := one.slower())}
+        return {**self.inputs, **slower} if slower else None
 
     def check_unchanged(self) -> None:
         for source in self.inputs.values():
@@ -119,10 +119,6 @@ class Doors:
             name=name,
             columns=door.columns,
         )
-
-
-def _content_hash(source: Input) -> str:
-    return source.files.content_hash
 
 
 def _succeeded(measured: Future[Door]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from pyspark.sql import DataFrame
@@ -22,8 +22,7 @@ from tallyman.engine.source.lines_input import (
     parsed_field,
     textual_key,
 )
-from tallyman.engine.source.source import Input, nullable
-from tallyman.engine.source.tasks import in_few_tasks
+from tallyman.engine.source.source import Input, in_few_tasks, nullable
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 
@@ -59,7 +58,8 @@ class JsonInput(LinesInput):
     def keys(self) -> DataFrame:
         """Read the keys as written in the lines."""
         written = self._text.where(f"NOT ({lines.is_blank(lines.TEXT)})")
-        return written.selectExpr(f"{self._written_key} AS {KEY}")
+        key = self.redaction.shown(self.key[0], textual_key(lines.TEXT, str(self.prefix)))
+        return written.selectExpr(f"{key} AS {KEY}")
 
     def fitting(self, names: Sequence[str]) -> DataFrame:
         schema = StructType(nullable(self.fields({*names, *self.key})))
@@ -116,10 +116,6 @@ class JsonInput(LinesInput):
         text = self.spark.read.text(self.files.paths).selectExpr(f"value AS {lines.TEXT}")
         return in_few_tasks(text, self.files)
 
-    @property
-    def _written_key(self) -> str:
-        return self.redaction.shown(self.key[0], textual_key(lines.TEXT, str(self.prefix)))
-
     @cached_property
     def _scan(self) -> _Scan:
         fields = column_metrics.measured_fields(self.schema, self.redaction)
@@ -163,17 +159,7 @@ class JsonInput(LinesInput):
         return _Scan(door, row["odd"] == 0)
 
     def slower(self) -> Input:
-        return LinesInput(
-            self.name,
-            self.spark,
-            self.files,
-            self.schema,
-            self.key,
-            self.options,
-            self.prefix,
-            redaction=self.redaction,
-            memory=self.memory,
-        )
+        return LinesInput(**{one.name: getattr(self, one.name) for one in fields(LinesInput)})
 
 
 def sniff_prefix(files: InputFiles, key: str) -> str | None:

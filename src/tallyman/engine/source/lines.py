@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from tallyman.engine.expressions.column_names import literal
 from tallyman.engine.files.compressed import compression
 from tallyman.engine.files.listing import InputFiles
-from tallyman.engine.source.tasks import in_few_tasks
+from tallyman.engine.source.source import in_few_tasks
 from tallyman.engine.spark.small_tables import table
 
 ONE_SPLIT = 1 << 20
@@ -35,7 +35,7 @@ class Splits:
     """The first line number of each split of each file, and the first line of each file."""
 
     table: DataFrame | None
-    """None if there is one file in one split."""
+    """None if there is one file in one split, or no line at all."""
     first_lines: dict[str, str]
     lines: int
     marked: frozenset[str] = frozenset()
@@ -97,9 +97,9 @@ def splits(
         first_lines.setdefault(path, row["text"])
         rows.append((path, row[SPLIT], before.get(path, 0) - row["first"] + 1))
         before[path] = before.get(path, 0) + row["lines"]
-    kinds = [f"{PATH} string", f"{SPLIT} int64", f"{OFFSET} int64"]
     marked = frozenset(local_path(row[PATH]) for row in found if row["marked"])
-    return Splits(table(spark, kinds, rows), first_lines, sum(before.values()), marked)
+    offsets = table(spark, [PATH, SPLIT, OFFSET], rows) if rows else None
+    return Splits(offsets, first_lines, sum(before.values()), marked)
 
 
 def _in_one_split(

@@ -15,7 +15,7 @@ from tallyman.engine.expressions.column_names import SYSTEM, quoted
 from tallyman.engine.expressions.redact import Redaction
 from tallyman.engine.files import compressed
 from tallyman.engine.files.listing import InputFiles, list_files
-from tallyman.engine.files.parquet_set import Misfit, ParquetSet
+from tallyman.engine.files.parquet_set import ParquetSet
 from tallyman.engine.plan.check import nearest, source_schema
 from tallyman.engine.source.csv_input import CsvInput
 from tallyman.engine.source.door_memory import DoorMemory
@@ -153,9 +153,8 @@ def open_output(
     files.check_recorded()
     given = (files.input, spark, files, schema, tuple(key), {})
     opened = ParquetInput(*given, redaction=redaction, memory=memory, own=True)
-    if misfits := _misfits(opened):
-        where = f"input {files.input}"
-        raise DefinitionError([Problem(where, f"column {m.column!r} {m.reason}") for m in misfits])
+    if problems := _misfits(opened, f"input {files.input}"):
+        raise DefinitionError(list(problems.values()))
     return opened
 
 
@@ -164,23 +163,25 @@ def _check_parquet(source: Source, opened: ParquetInput) -> None:
     where, found = f"source {source.name}", opened.file_set
     folders = _folder_columns(opened.spark, where, found)
     there = [*found.columns(), *folders.names]
-    problems = [Problem(where, f"column {m.column!r} {m.reason}") for m in _misfits(opened)]
-    named = {problem.message.split("'")[1] for problem in problems}
+    misfits = _misfits(opened, where)
+    problems = list(misfits.values())
     for field in opened.schema if source.schema is not None else ():
         if field.name in folders.names:
             kinds = (field.dataType.simpleString(), folders[field.name].dataType.simpleString())
             if kinds[0] != kinds[1]:
                 said = f"is declared {kinds[0]}, the folders hold {kinds[1]}"
                 problems.append(Problem(where, f"column {field.name!r} {said}"))
-        elif field.name not in there and field.name not in named:
+        elif field.name not in {*there, *misfits}:
             said = f"the files have no column {field.name!r}"
             problems.append(Problem(where, said, nearest(field.name, there)))
     if problems:
         raise DefinitionError(problems)
 
 
-def _misfits(opened: ParquetInput) -> list[Misfit]:
-    return opened.file_set.misfits(opened.wanted)
+def _misfits(opened: ParquetInput, where: str) -> dict[str, Problem]:
+    """List the columns that the files have in another type, by name."""
+    found = opened.file_set.misfits(opened.wanted)
+    return {one.column: Problem(where, f"column {one.column!r} {one.reason}") for one in found}
 
 
 def _check_header(source: CsvInput) -> None:

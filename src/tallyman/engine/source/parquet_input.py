@@ -27,8 +27,7 @@ from tallyman.engine.files.parquet_types import (
 )
 from tallyman.engine.source import lines, unfit
 from tallyman.engine.source.door_memory import Door
-from tallyman.engine.source.source import Input, nullable, placed
-from tallyman.engine.source.tasks import in_few_tasks
+from tallyman.engine.source.source import Input, in_few_tasks, nullable, placed
 from tallyman.engine.spark import digest
 from tallyman.engine.spark.spark_hash import digest_of
 from tallyman.engine.spark.spark_text import NoSparkText, texts

@@ -57,9 +57,7 @@ def count(inputs: Mapping[str, Input], *, limit: int | None = None) -> Repeated:
     found = [f"sum(greatest({_of(n)} - 1, 0)) AS {_of(n)}" for n in range(len(small))]
     # The inputs that have a key, as a number.
     there = " + ".join(f"CAST({_of(n)} > 0 AS INT)" for n in range(len(small)))
-    row = by_key.selectExpr(*found, f"count_if({there} > 1) AS shared").first()
-    if row is None:
-        return Repeated(unknown)
+    [row] = by_key.selectExpr(*found, f"count_if({there} > 1) AS shared").collect()
     counts = {name: int(row[_of(n)] or 0) for n, name in enumerate(small)}
     return Repeated(unknown | counts, int(row["shared"]))
 

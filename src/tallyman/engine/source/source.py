@@ -16,6 +16,11 @@ from tallyman.engine.files.listing import InputFiles
 from tallyman.engine.source.door_memory import Door, DoorMemory
 
 NOTHING_REDACTED = Redaction()
+MANY = 64
+"""The number of files from which the tasks that read an input are combined."""
+FEWEST = 8
+BYTES = 64 << 20
+"""The size of the files that one task reads, if there are many."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,15 @@ def placed(source: Input, place: str) -> list[str]:
     if source.places is None:
         return []
     return [f"concat({literal(source.places)}, {place}) AS {PLACE}"]
+
+
+def in_few_tasks(rows: DataFrame, files: InputFiles) -> DataFrame:
+    """Combine the tasks that read many small files. Spark reads 32 of them in a task, and each task
+    writes files of its own: for 3,000 files of a line, that takes most of the time.
+    """
+    if len(files.files) < MANY:
+        return rows
+    return rows.coalesce(max(FEWEST, files.bytes // BYTES + 1))
 
 
 def nullable(fields: Sequence[StructField]) -> list[StructField]:

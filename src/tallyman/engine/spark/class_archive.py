@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,18 +73,23 @@ def in_use(more: str = "") -> Iterator[None]:
     """Let Java use the archive, if there is one, and more options, when Spark starts."""
     found = archive()
     ours = f"{options(found) if found.is_file() else ''} {more}".strip()
-    if not ours:
+    given = f"{ours} {os.environ.get(SUBMIT_OPTIONS, '')}".strip()
+    with variable(SUBMIT_OPTIONS, given) if ours else nullcontext():
         yield
-        return
-    before = os.environ.get(SUBMIT_OPTIONS)
-    os.environ[SUBMIT_OPTIONS] = f"{ours} {before or ''}".strip()
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for a while."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            del os.environ[SUBMIT_OPTIONS]
+            del os.environ[name]
         else:
-            os.environ[SUBMIT_OPTIONS] = before
+            os.environ[name] = before
 
 
 def options(made: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -28,12 +27,8 @@ def lanes(key: str, where: str | None = None) -> list[str]:
     return [f"{one}{only} AS {name}" for one, name in zip(sums, NAMES, strict=True)]
 
 
-def of_sums(sums: Mapping[str, int | None], names: Sequence[str] = NAMES) -> KeyDigest:
-    """Make a digest of sums by name."""
-    return KeyDigest(*(int(sums[name] or 0) for name in names))
-
-
 def of_row(row: Any) -> KeyDigest:
+    """Make a digest of sums by name."""
     return KeyDigest(*(row[lane] or 0 for lane in NAMES))
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 ENABLED = "SPARK_CONNECT_MODE_ENABLED"
 LOCAL_SERVER = "SPARK_LOCAL_REMOTE"
@@ -25,7 +25,6 @@ VARIABLES = (ENABLED, LOCAL_SERVER, DEFAULT_ADDRESS)
 process sets its own.
 """
 
-T = TypeVar("T")
 Variables = Mapping[str, str | None]
 
 # The default address is for sessions that name none; a local session must not see it.
@@ -38,7 +37,15 @@ def is_connect(master: str | None) -> bool:
 
 
 class SparkMode:
-    """The variables that the session of one project needs."""
+    """The variables that the session of one project needs. The class knows those of the process:
+    the modes in use, the last entered one last, and the variables without them.
+    """
+
+    _lock: ClassVar = threading.Lock()
+    # Weak references: a project that is dropped without being closed no longer needs its mode.
+    _entered: ClassVar[list[weakref.ref[SparkMode]]] = []
+    _theirs: ClassVar[Variables] = {}
+    _ours: ClassVar[Variables | None] = None
 
     def __init__(self, master: str | None) -> None:
         self.variables = CONNECT if is_connect(master) else LOCAL
@@ -47,81 +54,44 @@ class SparkMode:
         """Set the variables. Call it before every use of the session: another project may have
         changed them.
         """
-        _process.enter(self)
+        with self._lock:
+            if self._ours is None or _now() != self._ours:
+                # Somebody changed them on purpose; keep this for when the project is closed.
+                SparkMode._theirs = _now()
+                SparkMode._entered = list[weakref.ref[SparkMode]]()
+            SparkMode._entered = [*self._others(), weakref.ref(self)]
+            _set({**self._theirs, **self.variables})
 
     def keep(self) -> None:
         """Store the current variables: `spark.api.mode` may have made a local session a Connect
         one.
         """
-        _process.keep(self)
+        with self._lock:
+            SparkMode._ours = self.variables = _now()
 
     def leave(self) -> None:
         """Go back to the mode of the project used before, or to the variables of the process."""
-        _process.leave(self)
-
-
-def without_session(build: Callable[[], T]) -> T | None:
-    """Call a function that makes Columns, as Spark Connect makes them: that needs no session. None
-    if it fails, or the packages of Spark Connect are not installed."""
-    mode = SparkMode("sc://")
-    mode.enter()
-    try:
-        return build()
-    except Exception:
-        return None
-    finally:
-        mode.leave()
-
-
-class _Process:
-    """The modes in use, the last entered one last, and the variables of the process without
-    them.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # Weak references: a project that is dropped without being closed no longer needs its mode.
-        self._entered: list[weakref.ref[SparkMode]] = []
-        self._theirs: Variables = {}
-        self._ours: Variables | None = None
-
-    def enter(self, mode: SparkMode) -> None:
         with self._lock:
-            if self._ours is None or _now() != self._ours:
-                # Somebody changed them on purpose; keep this for when the project is closed.
-                self._theirs = _now()
-                self._entered.clear()
-            self._entered = [*self._without(mode), weakref.ref(mode)]
-            self._set({**self._theirs, **mode.variables})
-
-    def keep(self, mode: SparkMode) -> None:
-        with self._lock:
-            self._ours = mode.variables = _now()
-
-    def leave(self, mode: SparkMode) -> None:
-        with self._lock:
-            if weakref.ref(mode) not in self._entered:
+            if weakref.ref(self) not in self._entered:
                 return
-            self._entered = self._without(mode)
+            SparkMode._entered = self._others()
             if _now() != self._ours:
                 return
             before = self._entered[-1]() if self._entered else None
-            self._set({**self._theirs, **(before.variables if before else {})})
+            _set({**self._theirs, **(before.variables if before else {})})
 
-    def _without(self, mode: SparkMode) -> list[weakref.ref[SparkMode]]:
-        return [entered for entered in self._entered if entered() not in (None, mode)]
+    def _others(self) -> list[weakref.ref[SparkMode]]:
+        return [entered for entered in self._entered if entered() not in (None, self)]
 
-    def _set(self, wanted: Variables) -> None:
-        for name, value in wanted.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        self._ours = wanted
+
+def _set(wanted: Variables) -> None:
+    for name, value in wanted.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    SparkMode._ours = wanted
 
 
 def _now() -> Variables:
     return {name: os.environ.get(name) for name in VARIABLES}
-
-
-_process = _Process()

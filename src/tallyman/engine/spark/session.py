@@ -48,7 +48,10 @@ def open_session(
         builder = builder.config(name, value)
     with ExitStack() as around:
         around.enter_context(_stderr_to(ready(Path(state)) / LOG))
-        around.enter_context(_this_python())
+        # Use this Python for Spark's workers too, even if its environment is not activated. Only
+        # while Spark starts: other programs started from here may need another Python.
+        python = os.environ.get(PYTHON, sys.executable)
+        around.enter_context(class_archive.variable(PYTHON, python))
         around.enter_context(class_archive.in_use(java))
         around.enter_context(_interrupts_as_they_are())
         return builder.getOrCreate()
@@ -81,21 +84,6 @@ def _connection(address: str) -> SparkSession:
 def _known(address: str) -> SparkSession | None:
     session = _connected.get(address)
     return None if getattr(session, "is_stopped", False) else session
-
-
-@contextmanager
-def _this_python() -> Iterator[None]:
-    """Use this Python for Spark's workers too, even if its environment is not activated. Only while
-    Spark starts: other programs started from here may need another Python.
-    """
-    if PYTHON in os.environ:
-        yield
-        return
-    os.environ[PYTHON] = sys.executable
-    try:
-        yield
-    finally:
-        os.environ.pop(PYTHON, None)
 
 
 @contextmanager

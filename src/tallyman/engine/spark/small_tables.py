@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 LIMITED_TEXT = re.compile(r'(ype":)"(?:var)?char\([0-9]+\)"')
-SPARK_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean"}
 
 
-def table(
-    spark: SparkSession, columns: Sequence[str], rows: Iterable[Sequence[object]]
-) -> DataFrame:
-    """Make a table. `columns` are "name type" with Arrow's names of types, such as "rule int32"."""
-    names = [column.split()[0] for column in columns]
-    kinds = [pa.type_for_alias(column.split()[1]) for column in columns]
-    listed = list(rows)
-    if not listed:  # Spark Connect cannot infer types without rows
-        typed = [F.lit(None).cast(SPARK_NAMES.get(str(k), str(k))) for k in kinds]
-        return spark.range(0).select(*(t.alias(n) for t, n in zip(typed, names, strict=True)))
-    arrays = [pa.array([row[i] for row in listed], kind) for i, kind in enumerate(kinds)]
-    return spark.createDataFrame(pa.Table.from_arrays(arrays, names=names))
+def table(spark: SparkSession, names: Sequence[str], rows: Sequence[Sequence[object]]) -> DataFrame:
+    """Make a table of at least one row, of types that Arrow infers."""
+    columns = (list(values) for values in zip(*rows, strict=True))
+    return spark.createDataFrame(pa.table(dict(zip(names, columns, strict=True))))
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:

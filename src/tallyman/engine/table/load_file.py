@@ -6,6 +6,7 @@ DuckDB reads and types the texts, so that a million rows never become Python obj
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from pyarrow import parquet as pq
 from tallyman.domain.version.table import Column, Table
 from tallyman.engine.files.duck import duck_type, quoted
 from tallyman.engine.files.duck import text as literal
+from tallyman.engine.files.parquet_types import COUNTS, ColumnType, of_footer, widens
 from tallyman.engine.table.state import GIVEN, ROW, TableState, column_or_null
 from tallyman.engine.table.values import arrow_schema, decimal_digits, text_pattern
 from tallyman.errors import InputMissing, InputUnreadable, UsageError
@@ -130,8 +132,8 @@ def _json_text(column: Column, place: int) -> _LoadedText:
     if is_decimal:
         # DuckDB converts a number to double; its digits as written are only in the line itself. A
         # quote inside a text is escaped there, so that only the key can match.
-        key = re.escape(_json_escaped(column.name))
-        written = literal(f'"{key}"\\s*:\\s*(-?[0-9][0-9.eE+-]*)')
+        key = re.escape(json.dumps(column.name, ensure_ascii=False))
+        written = literal(f"{key}\\s*:\\s*(-?[0-9][0-9.eE+-]*)")
         text = (
             f"CASE WHEN {found} = 'VARCHAR' THEN {text} WHEN {found} <> 'NULL' THEN "
             f"coalesce(nullif(regexp_extract(json, {written}, 1), ''), {text} || ' ?') END"
@@ -142,10 +144,6 @@ def _json_text(column: Column, place: int) -> _LoadedText:
     else:
         allowed = kinds.get(column.type, ("VARCHAR",))
     return _LoadedText(text, f"{found} IN ({', '.join(map(literal, allowed))})")
-
-
-def _json_escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _give_texts(
@@ -241,8 +239,8 @@ def _give_parquet(state: TableState, dataset: str, file: Path) -> None:
     wanted = pa.schema([arrow_schema(table).field(name) for name in found.names])
     unfit = [
         f"{name} is {found.field(name).type} and not {wanted.field(name).type}"
-        for name in found.names
-        if not _is_within(found.field(name).type, wanted.field(name).type)
+        for name, kind in of_footer(opened.metadata).items()
+        if kind.name in COUNTS or not widens(kind, ColumnType(table.column(name).type))
     ]
     if unfit:
         raise state.refused(dataset, "type", opened.metadata.num_rows, unfit)
@@ -260,23 +258,3 @@ def _cast(opened: pq.ParquetFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]
     loose = pa.schema([field.with_nullable(True) for field in wanted])
     for batch in opened.iter_batches(_BATCH):
         yield pa.RecordBatch.from_arrays(batch.cast(loose).columns, schema=wanted)
-
-
-def _is_within(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if each value of the first type is a value of the second."""
-    if pa.types.is_dictionary(found):
-        return _is_within(found.value_type, wanted)
-    if found == wanted or pa.types.is_null(found):
-        return True
-    if pa.types.is_string(wanted):
-        return pa.types.is_large_string(found) or pa.types.is_string_view(found)
-    if pa.types.is_binary(wanted):
-        return pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
-    if pa.types.is_decimal(found) and pa.types.is_decimal(wanted):
-        room = wanted.precision - wanted.scale >= found.precision - found.scale
-        return room and wanted.scale >= found.scale
-    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        return (found.tz is None) == (wanted.tz is None) and found.unit in ("s", "ms", "us")
-    both = (found, wanted)
-    alike = all(map(pa.types.is_signed_integer, both)) or all(map(pa.types.is_floating, both))
-    return alike and found.bit_width <= wanted.bit_width

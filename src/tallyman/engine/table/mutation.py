@@ -24,8 +24,6 @@ from tallyman.engine.table.values import arrow_type, typed
 from tallyman.errors import InvalidMutation, Problem
 from tallyman.errors.wording import first_line
 
-__all__ = ["Changed", "Held", "mutate"]
-
 
 def mutate(
     held: Mapping[str, Held], statements: Sequence[Statement], folder: Callable[[str], Path]

@@ -6,6 +6,8 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING
 
 from tallyman.domain.account.redaction import covers
@@ -54,9 +56,6 @@ class Extent:
 
     files: Mapping[str, FileExtent]
 
-    def __add__(self, other: Extent) -> Extent:
-        return Extent({**self.files, **other.files})
-
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files.values())
@@ -69,19 +68,9 @@ class Extent:
     @property
     def columns(self) -> dict[str, ColumnExtent]:
         """Combine the columns that every file has."""
-        files = list(self.files.values())
-        names = (
-            [name for name in files[0].columns if all(name in f.columns for f in files)]
-            if (files)
-            else []
-        )
-        found = {}
-        for name in names:
-            first, *rest = [file.columns[name] for file in files]
-            for each in rest:
-                first = first + each
-            found[name] = first
-        return found
+        every = [file.columns for file in self.files.values()]
+        shared = [name for name in every[0] if all(name in one for one in every)] if every else []
+        return {name: reduce(add, (one[name] for one in every)) for name in shared}
 
 
 def sizes(paths: Iterable[str]) -> Extent:
@@ -104,10 +93,9 @@ def _file(path: str, hidden: Collection[str]) -> FileExtent:
         plain = name in kinds and not pa.types.is_nested(kinds[name])
         if not plain or covers(hidden, name) or name.startswith(HIDDEN.rstrip("_")):
             continue
-        found = ColumnExtent(0)
-        for group in range(footer.num_row_groups):
-            found = found + _chunk(footer.row_group(group).column(number), kinds[name])
-        columns[name] = found
+        groups = map(footer.row_group, range(footer.num_row_groups))
+        found = (_chunk(group.column(number), kinds[name]) for group in groups)
+        columns[name] = sum(found, ColumnExtent(0))
     return FileExtent(os.path.getsize(path), footer.num_rows, columns)
 
 

@@ -54,13 +54,12 @@ class Warehouse:
     def expected_metadata(
         self, fragments: Sequence[Fragment], version: Sequence[DataFile]
     ) -> list[Expected]:
-        """List the metadata files of a version, if they were recorded: the Iceberg manifest of each
-        fragment, and the files of the version itself.
+        """List the metadata files of a version: the Iceberg manifest of each fragment with rows,
+        and the files of the version itself.
         """
         found = []
         for fragment in fragments:
-            known = fragment.iceberg_manifest or {}
-            if "sha256" in known:
+            if known := fragment.iceberg_manifest:
                 file = DataFile(known["path"], known["sha256"], known["length"])
                 found.append(_expected(self.of(fragment), file))
         return found + [_expected(self.of(fragments[0]), file) for file in version]
