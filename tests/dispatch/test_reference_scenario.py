@@ -1,23 +1,26 @@
-"""Steps 1, 2, 3 and 10 of the control plane's reference scenario, over real HTTP and processes: a
-source, what is made from it, and the workers of both are played by this file. Step 9 is in
-test_loops (never more than two slots) and test_slots (every end frees one)."""
+"""Steps 1, 2, 3, 9 and 10 of the control plane's reference scenario, over real HTTP and processes:
+a source, what is made from it, and the workers of both are played by this file."""
 
 from __future__ import annotations
 
+import json
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from tallyman.control.dispatch import operate
 from tallyman.domain.task.retry import RetryPolicy
 from tallyman.errors import CallRefused
 from tallyman.settings import Secret
 from tallyman.worker.client import ServerClient
 from tests.dispatch import processes
-from tests.dispatch.desk import Desk
+from tests.dispatch.desk import FAST, Desk
 from tests.dispatch.test_worker import ended
 from tests.world.home import Home
 from tests.world.homes import Homes
@@ -146,6 +149,64 @@ def test_ingest_fence_and_late_completion(desk: Desk, places: tuple[str, str]) -
     assert desk.task(last).status.value == "Completed"
     for client in (first, second):
         client.close()
+
+
+@pytest.mark.large
+def test_a_pool_of_two_slots_and_a_killed_worker(desk: Desk, address: str, tmp_path: Path) -> None:
+    """9: never more than two run, with two keys, and the slots of a killed worker become free."""
+    server = processes.server(address, tmp_path)
+    token = tmp_path / "token"
+    token.write_text(desk.token(f"w-{uuid4()}"))
+    desk.pool("partner_api", [{"API_KEY": "one"}, {"API_KEY": "two"}])
+    places = [tmp_path / f"hangs-{n}" for n in range(2)]
+    hanging = [
+        desk.add(
+            asset="api", kind="hang", pool="partner_api", lease_s=1, retry=FAST,
+            max_concurrency=20, config={"place": str(place)},
+        )[0]
+        for place in places
+    ]  # fmt: skip
+    victim = processes.worker(server.first, token, 4, "partner_api")
+    wait_until(lambda: all(place.exists() for place in places))
+    rest = []
+    for n in range(4):
+        config = {"place": str(tmp_path / f"seen-{n}.json")}
+        given = {"pool": "partner_api", "max_concurrency": 20, "config": config}
+        rest += desk.add(asset="api", kind="spy", **given)
+    assert running(desk) == 2
+    assert {desk.task(task).attempt for task in rest} == {0}
+    for task in hanging:  # only canceled tasks do not come back to the next worker
+        with desk.database.transaction() as tx:
+            operate.cancel(tx, desk.owner, task)
+    victim.signal(signal.SIGKILL)
+    victim.kill()
+    survivor = processes.worker(server.first, token, 4, "partner_api")
+    most, done = [0], threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            most.append(running(desk))
+
+    with ThreadPoolExecutor(1) as threads:
+        watching = threads.submit(watch)
+        ended(desk, *rest, *hanging)
+        done.set()
+        watching.result()
+    assert max(most) <= 2
+    assert [desk.task(task).status.value for task in rest] == ["Completed"] * 4
+    keys = {
+        json.loads((tmp_path / f"seen-{n}.json").read_text())["env"]["API_KEY"] for n in range(4)
+    }
+    assert keys <= {"one", "two"}
+    taken = "SELECT index, task_id FROM slots ORDER BY index"
+    assert [row["task_id"] for row in desk.rows(taken)] == [None, None]
+    assert survivor.drained() == "drained"
+    server.kill()
+
+
+def running(desk: Desk) -> int:
+    [row] = desk.rows("SELECT count(*) AS n FROM tasks WHERE status = 'Running'")
+    return int(row["n"])
 
 
 def test_a_dispatcher_killed_before_it_wakes_anybody_loses_and_doubles_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
@@ -123,6 +124,11 @@ def test_what_all_partitions_share_is_looked_at_once(days: Callable[[int], Days]
     assert [one.row_count for one in second.inputs] == [2, 4], "its own file is read, though"
 
 
+def test_a_target_reads_what_the_manifest_says_of_it(days: Callable[[int], Days]) -> None:
+    told = days(1).teller.starting(Target("daily", "d:2000-01-01"), 1)
+    assert told.reads == ["sales[d:2000-01-01]", "rates"]
+
+
 def test_the_end_of_a_run_tells_the_same_of_sums_as_of_files(days: Callable[[int], Days]) -> None:
     made = days(5)
     one_by_one = [made.ended(target) for target in made.targets]
@@ -169,6 +175,22 @@ def test_of_what_could_not_be_kept_no_wrong_sum_is_told(days: Callable[[int], Da
     [output] = made.told_at_the_end()["outputs"]
     assert output["outputFacets"] == {}
     assert "dataQualityMetrics" not in output["facets"]
+
+
+def test_a_target_more_costs_little_memory(days: Callable[[int], Days]) -> None:
+    made = days(150)
+    for target in made.targets[:50]:
+        made.ended(target)
+    tracemalloc.start()
+    try:
+        pins = [made.pins.of(target) for target in made.targets[50:]]
+        before, _ = tracemalloc.get_traced_memory()
+        for target, pinned in zip(made.targets[50:], pins, strict=True):
+            made.teller.ended(target, result(target), pinned)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 100 < 6_400
 
 
 def test_datasets_are_put_together_once(tmp_path: Path) -> None:

@@ -140,3 +140,14 @@ def test_without_its_server_no_run_is_begun(new_service: Callable[[], Service]) 
     for words in (("--master", "local[1]"), ("--spark-conf", "a=b")):
         refused = home.printed("run", "numbers", "-p", "2025-02-01", *words, **gone)
         assert (refused.code, "--master and --spark-conf are for" in refused.stderr) == (2, True)
+
+
+def test_a_backfill_counts_partitions(service: Service) -> None:
+    home = service.home.numbers("2025-05-01", 1).numbers("2025-05-02", 2).numbers("2025-05-04", 4)
+    home.data("2025-05-03/raw.jsonl", *[{"id": "1", "n": 1, "day": "2025-05-03"}] * 2)
+    words = ("backfill", "numbers", "--from", "2025-05-01", "--to", "2025-05-04")
+    reply = home.tallyman(*words)
+    assert (reply.code, reply.json["succeeded"], reply.json["failed"]) == (1, 3, 1), str(reply)
+    home.numbers("2025-05-03", 3)
+    reply = home.tallyman(*words)
+    assert (reply.code, reply.json["succeeded"], reply.json["skipped"]) == (0, 1, 3), str(reply)
