@@ -63,9 +63,9 @@ def home(tmp_path: Path) -> Home:
 
 
 def left(home: Home) -> set[str]:
-    """All that is new, except Spark's log."""
+    """All that is new, except Spark's log and the format of its folder."""
     found = {str(p.relative_to(home.path)) for p in home.path.rglob("*") if p.is_file()}
-    ours = ("tallyman.yaml", "data/", "pipelines/", ".tallyman/spark.log")
+    ours = ("tallyman.yaml", "data/", "pipelines/", ".tallyman/spark.log", ".tallyman/format")
     return {name for name in found if not name.startswith(ours)}
 
 

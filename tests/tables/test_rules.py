@@ -84,7 +84,7 @@ def test_an_older_run_that_ends_late_does_not_move_the_pipeline_back(stand: Stan
     database.durably(lambda tx: Pipelines(tx).place(OWNER, "home", "warehouse"))
     for version in ("old", "new"):
         database.durably(
-            lambda tx, v=version: Pipelines(tx).add(OWNER, PipelineVersion(hash=v, plan=""))
+            lambda tx, v=version: Pipelines(tx).add(OWNER, PipelineVersion(hash=v, plan="{}"))
         )
     scope = frozenset({None})
     given = {"scopes": scope, "read_at": 1, "adds": (staged(stand, database, 7),)}

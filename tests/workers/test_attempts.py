@@ -119,6 +119,7 @@ def test_a_task_whose_trigger_is_gone_is_canceled_when_it_is_assigned(
 
 def test_the_answer_to_a_claim_says_what_to_read_and_where_to_write(bench: Bench) -> None:
     task = bench.stale("doubled", KEY)
+    [(current,)] = bench.home.query("SELECT ordinal FROM datasets WHERE name = 'doubled'")
     server = Dispatcher(bench.database, bench.tasks)
     with bench.database.transaction() as tx:
         found = claim(tx, bench.owner, task, "w")
@@ -130,7 +131,7 @@ def test_the_answer_to_a_claim_says_what_to_read_and_where_to_write(bench: Bench
     package = TargetPackage.of_json(answer["task"]["package"])
     opened = package.assignment.opened["doubled"]
     assert made["write_prefix"].endswith(f"{made['dataset_uuid']}/version/{opened}/")
-    assert (made["expected_version"], made["update_strategy"]) == (1, "replace")
+    assert (made["expected_version"], made["update_strategy"]) == (current, "replace")
     with bench.database.transaction() as tx:
         now = Tasks(tx).get(task, bench.owner)
         fetched = now.payload(None, Tasks(tx).pins(now))

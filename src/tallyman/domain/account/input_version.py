@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 
@@ -27,3 +29,24 @@ class InputVersion:
     def extent(self) -> str:
         count = len(self.fragments)
         return f"{self.rows:,} rows in {count:,} fragment{'' if count == 1 else 's'}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "input": self.input,
+            "dataset": str(self.dataset),
+            "version": self.version,
+            "fragments": [str(fragment) for fragment in self.fragments],
+            "files": list(self.files),
+            "rows": self.rows,
+        }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> InputVersion:
+        return cls(
+            input=str(found["input"]),
+            dataset=UUID(found["dataset"]),
+            version=found["version"],
+            fragments=tuple(map(UUID, found["fragments"])),
+            files=tuple(map(str, found["files"])),
+            rows=int(found["rows"]),
+        )

@@ -48,7 +48,7 @@ def to_json(ledger: StoredLedger) -> dict[str, Any]:
         "asset": ledger.asset,
         "input_dataset": ledger.input_dataset,
         "input_accounting": _inputs_json(ledger.inputs),
-        "versions": to_plain(ledger.versions),
+        "versions": [version.to_json() for version in ledger.versions],
         "output_accounting": {
             "partitions": [_partition_json(part) for part in ledger.partitions],
             "total_accounted": ledger.total_accounted,
@@ -78,7 +78,7 @@ def of_json(found: Mapping[str, Any]) -> StoredLedger:
             unaccounted=_number(out["unaccounted"]),
             proof=_read_proof(found["verification"]),
             sub_ledgers=tuple(map(_read_sub, found["sub_ledgers"])),
-            versions=tuple(of_plain(InputVersion, one) for one in found["versions"]),
+            versions=tuple(map(InputVersion.of_json, found["versions"])),
             references=tuple(of_plain(ReferenceTally, one) for one in found["references"]),
             replay_of=found.get("replay_of"),
             redacted=tuple(found.get("redacted", ())),

@@ -34,7 +34,7 @@ class Reading:
 
     @property
     def kind(self) -> str:
-        """What it reads, as manifests and reports name it."""
+        """Name the kind of what is read, as manifests and reports do."""
         if self.of_source:
             return "source"
         return "dataset" if self.shared else "table" if self.of_table else "asset"

@@ -65,9 +65,11 @@ class Thresholds:
     groups_percentage: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("percentage", "children_percentage", "groups_percentage"):
+        for name in ("percentage", "breaker", "children_percentage", "groups_percentage"):
             share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
+            if share is not None:
+                object.__setattr__(self, name, float(share))  # 1 and 1.0 have one hash
+            if share is not None and name != "breaker" and not 0 <= share <= 1:
                 raise UsageError(f"thresholds: {name} must be within 0 and 1, not {share}")
         for name in ("absolute", "window", "children_absolute", "groups_absolute"):
             if (getattr(self, name) or 0) < 0:
