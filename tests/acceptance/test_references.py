@@ -248,7 +248,7 @@ def test_an_input_that_lost_more_than_half_halts_until_that_is_accepted(home: Ai
             "WHERE event_type = 'run.started' AND resource = %s",
             f"fewer-{name}",
         )
-        assert details["accept_shrink"] == [name]  # type: ignore[index]
+        assert details["options"]["accept_shrink"] == [name]  # type: ignore[index]
         assert actor
         assert home.ok("run", "--force", "seated")["status"] == "success"  # the new number counts
 
