@@ -20,7 +20,7 @@ format: .venv/.package      ## repair what `check` complains about, where that c
 
 # Without bytecode each process of the tests compiles all that it imports.
 test: export PYTHONDONTWRITEBYTECODE =
-test: setup                 ## every promise, under eight minutes; TALLYMAN_SCALE=full adds what is large
+test: setup                 ## every promise, meant to take under eight minutes; TALLYMAN_SCALE=full adds what is large
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(ARGS)
 
 faults: setup               ## only the promises under crashes and broken files
