@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,6 +33,8 @@ from tallyman.registry.task.tasks import Tasks
 from tallyman.registry.task.worker_tokens import WorkerTokens
 from tallyman.server.dispatcher import Dispatcher
 from tallyman.settings import Secret
+from tallyman.worker import target
+from tallyman.worker.child import Channel
 from tallyman.worker.client import ServerClient
 from tests.dispatch import processes
 from tests.workers.bench import Bench
@@ -488,3 +492,19 @@ def waits_for_a_lock(bench: Bench) -> bool:
         "AND datname = current_database()"
     )
     return bool(found)
+
+
+def test_a_target_of_a_server_without_a_project_is_left_for_another_server(bench: Bench) -> None:
+    task = bench.stale("doubled", KEY)
+    server = Dispatcher(bench.database)
+    with bench.database.transaction() as tx:
+        found = claim(tx, bench.owner, task, "w")
+    assert isinstance(found, Claimed)
+    answer = server.answer(bench.owner, found)
+    server.stop()
+    result = target.work(answer["task"], Channel(io.StringIO(), 1, threading.Lock()))
+    assert (result["status"], result["retryable"]) == ("Failed", True)
+    assert "serves no project" in result["error"]["message"]
+    with bench.database.transaction() as tx:
+        operate.cancel(tx, bench.owner, task)
+    bench.report(found.fence, None, ReportStatus.CANCELED)

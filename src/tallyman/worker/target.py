@@ -20,6 +20,10 @@ def prepare_work(process: Mapping[str, Any]) -> None:
 def work(task: Mapping[str, Any], channel: Channel) -> dict[str, Any]:
     """Make the target that the task was assigned. The server records the outcome, also of a
     failure."""
+    if "package" not in task:
+        why = "the server that gave the task serves no project: another one may have it"
+        error = {"code": "server_not_ready", "message": why}
+        return {"status": "Failed", "retryable": True, "error": error}
     package = TargetPackage.of_json(task["package"])
     made = make(package, _projects)
     outcome = made.outcome

@@ -40,7 +40,7 @@ class Destination:
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
     verify: bool | str = True
-    """Whether to check the certificate, or a file with the authorities that may sign it."""
+    """True to check the certificate, or a file with the authorities that may sign it."""
     file: Path | None = None
 
     def without_secrets(self, text: str) -> str:
